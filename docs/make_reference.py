@@ -78,7 +78,8 @@ other. The last column names the equivalent in sentence-transformers.
   `docs/batching.md`) are always removed. If a document of another row is labeled positive for the query, every mask
   removes it.
 - If all negatives of a row are removed, its loss is 0. Each step logs `masked_negatives` (mean number of removed
-  negatives per query) and `rows_without_negatives`.
+  negatives per query) and `rows_without_negatives`. If this is a tenth of the rows or more, the diagnosis of the run
+  says so.
 - The judge is the trained model itself (`mask = "self"`) or a guide encoder (`mask = "guide"`), whose vectors are
   computed once per text and cached. A document is removed only if its similarity exceeds the limit by more than 1e-6.
 - The term that `hardness` adds has no gradient.

@@ -23,6 +23,7 @@ CHECKS: dict[str, Callable[[RunEvidence], Iterator[Finding]]] = {
     "random labels": data_checks.labels_random,
     "swapped columns": data_checks.swapped_columns,
     "truncation": data_checks.truncation,
+    "mask": training_checks.mask,
     "false negatives": training_checks.false_negatives,
     "temperature": training_checks.temperature,
     "learned temperature": training_checks.temperature_bound,

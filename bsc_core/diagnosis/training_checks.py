@@ -30,6 +30,7 @@ FLAT = 0.99  # effective share of the negatives; temperature 0.5, the largest us
 BOUND_FACTOR = 1.02  # distance to a bound of the learned temperature that rounding explains
 SOLVED = 0.9  # in-batch accuracy before training, with which nine of ten anchors have little gradient
 USUAL_BATCH = 32  # smallest usual batch of in-batch losses; SimCSE and SBERT use 64 and more
+EMPTY_SHARE = 0.1  # of the rows, whose loss is then 0
 COLLIDING_SHARE = 0.1  # of the anchors; each of them is pushed away from a right document in every batch
 DIVERGED = 3.0  # standard errors by which the last losses exceed the first; chance reaches them once in 700 runs
 END_SHARE = 0.2  # of the steps at each end whose losses are averaged
@@ -110,6 +111,21 @@ def _in_batch(run: RunEvidence) -> _InBatch | None:
     """Return the in-batch softmax of a run; None if its loss has none."""
     losses = [loss for loss in run.losses if isinstance(loss, DirectedSection)]
     return _InBatch(run, losses[0]) if losses else None
+
+
+def mask(run: RunEvidence) -> Findings:
+    """A false-negative mask that removes all negatives of many rows, whose loss is then 0."""
+    counts = [float(row.get("loss_rows_without_negatives") or 0) for row in run.steps]
+    mean, size = float(np.mean(counts)), run.config.training.batch_size
+    if mean >= EMPTY_SHARE * size:
+        yield Finding(
+            "mask",
+            "info" if run.state == "better" else "error",
+            f"The mask removes all negatives of {percent(mean / size)} of the rows, whose loss is then 0.",
+            (Evidence("rows without negatives in a batch", mean, f"batches of {size}, below {percent(EMPTY_SHARE)}"),),
+            'Set loss.mask_margin lower, or loss.mask = "none".',
+            {"loss.mask": "none"},
+        )
 
 
 def false_negatives(run: RunEvidence) -> Findings:

@@ -234,6 +234,24 @@ def test_unused_prompts_are_named_unless_the_run_got_better(diagnosed: Callable[
     assert "the prompts query," in finding.title
 
 
+@pytest.mark.parametrize(
+    ("rows", "expected"), [(16.0, ["mask", "learning_rate_low", "noise"]), (1.0, ["learning_rate_low", "noise"])]
+)
+def test_a_mask_that_removes_all_negatives_is_named_before_the_learning_rate(
+    diagnosed: Callable[..., Diagnosis], rows: float, expected: list[str]
+) -> None:
+    def log(run: Run) -> None:
+        lines = [json.loads(line) for line in run.metrics_file.read_text().splitlines()]
+        lines = [line | {"loss_rows_without_negatives": rows} for line in lines]
+        run.metrics_file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+    masked = {"name": "bsc", "temperature": 0.2, "mask": "self", "mask_margin": 2.0}
+    diagnosis = diagnosed(after=START, losses=(0.0,) * 4, loss=masked, add=log)
+    assert codes(diagnosis) == expected
+    if "mask" in expected:
+        assert diagnosis.findings[0].title.startswith("The mask removes all negatives of 100% of the rows")
+
+
 def test_a_loss_that_is_not_finite_is_a_high_learning_rate(diagnosed: Callable[..., Diagnosis]) -> None:
     diagnosis = diagnosed(losses=(1.0, None))
     assert codes(diagnosis) == ["learning_rate_high"]

@@ -21,6 +21,7 @@ from tests.helpers.waiting import PATIENCE_SECONDS
 LABELED = DataShape(positives=200, negatives=400, labeled=True, graded=True, classes=0, triplets=400)
 SUMMARY = DataSummary(train=600, dev=150, dev_queries=50, corpus=800, train_queries=200, train_files=1, shape=LABELED)
 ROOT = Path(__file__).resolve().parents[2]
+PCA = {"embeddings.method": "PCA"}  # a map that no background task computes
 TEXT_KINDS = ("title", "header", "subheader", "markdown", "text", "caption", "code")
 
 

@@ -25,7 +25,7 @@ from bsc_core.runs import Run, RunStore
 from pages.ui.components import run_data
 from pages.ui.components.browser import mount
 from pages.ui.embeddings import frames, geometry, map_task, map_view, pair_matrix, selection, text_attributes
-from tests.helpers.pages import figure_titles, open_page, page_text, prepare_page
+from tests.helpers.pages import PCA, figure_titles, open_page, page_text, prepare_page
 from tests.pages.mapped_runs import map_data
 
 MARKUP = "<b>bread</b> **bake** $x$ 0"
@@ -66,7 +66,7 @@ def test_the_text_whose_neighbors_are_listed_is_marked_on_the_map(visit: Callabl
 def test_the_maps_of_all_models_together_have_a_limit(mapped: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     dimensions = map_data(mapped).ends[0].dimensions
     monkeypatch.setattr(map_view, "MAX_NUMBERS", 2 * dimensions * 7 + 1)
-    app = open_page("embeddings", run=mapped.id)
+    app = open_page("embeddings", run=mapped.id, **PCA)
     assert len(picture(app)["names"]) == 2
     assert picture(app)["count"] == 7
 

@@ -52,7 +52,16 @@ from pages.ui.new_run import launch, preflight
 from pages.ui.runs import actions as actions_of_runs
 from pages.ui.runs import queue, run_settings, sweep, table
 from pages.ui.runs.actions import saved_dataset_key
-from tests.helpers.pages import click, config_file, open_app, open_page, open_page_in_app, page_text, queued_configs
+from tests.helpers.pages import (
+    PCA,
+    click,
+    config_file,
+    open_app,
+    open_page,
+    open_page_in_app,
+    page_text,
+    queued_configs,
+)
 
 ADA = User(name="ada", role="owner")
 BEN = User(name="ben", role="member", hub=("owner/*",))
@@ -101,7 +110,7 @@ def test_students_cannot_open_pages_that_change_something(sign_in: SignIn, page:
 def test_students_see_no_button_that_changes_something(sign_in: SignIn, finished: Run, page: str) -> None:
     own(finished, BEN, EVERYONE)
     sign_in(STUDENT)
-    app = open_page_in_app(page, run=finished.id, dataset="sample")
+    app = open_page_in_app(page, run=finished.id, dataset="sample", **PCA)
     assert not app.exception
     for label in buttons(app) - {"Train 100 steps"}:  # of the toy example
         for word in ("Launch", "Train", "Stop", "Resume", "Delete", "Duplicate", "Import", "Inspect", "Use in", "Run"):
@@ -628,7 +637,7 @@ def test_columns_of_a_data_file_are_no_colors_for_users_who_may_not_read_it(
     offered = {}
     for user in (ADA, STUDENT):
         sign_in(user)
-        app = open_page("embeddings", run=finished.id)
+        app = open_page("embeddings", run=finished.id, **PCA)
         offered[user.name] = app.selectbox(key="embeddings.color").options
     assert set(offered[ADA.name]) - set(offered[STUDENT.name]) == {"Topic"}
     assert "Side" in offered[STUDENT.name]
