@@ -8,8 +8,12 @@ encoded together.
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -28,6 +32,8 @@ TOKENIZER_BATCH = 4096
 TOKENIZER_CHARACTERS = 1 << 20  # of the texts that are tokenized at once; a character needs up to 400 bytes
 CHARACTERS_PER_TOKEN = 512
 """A text is cut after this many characters per token that the model reads, so that a long one takes little time."""
+NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
+NORMALIZED_GROWTH = 18  # times that the normal form NFKC of a character is longer, at most (U+FDFA)
 BAG_TOKENS = 65_536
 
 TextIds = NDArray[np.integer[Any]]
@@ -142,7 +148,7 @@ def tokenize(
     tokenize_block = _bag_tokens if bag else _transformer_tokens
     pieces: list[list[int]] = []
     longest = CHARACTERS_PER_TOKEN * max_seq_length
-    cut = ((prompt + text)[:longest] for prompt, text in zip(prompt_of, texts, strict=True))
+    cut = (_cut(prompt + text, longest) for prompt, text in zip(prompt_of, texts, strict=True))
     for block in _blocks(cut):
         with tokenizer_errors():
             pieces.extend(tokenize_block(model.tokenizer, block, max_seq_length))
@@ -164,13 +170,31 @@ def _blocks(texts: Iterable[str]) -> Iterator[list[str]]:
     block: list[str] = []
     characters = 0
     for text in texts:
-        if block and (len(block) == TOKENIZER_BATCH or characters + len(text) > TOKENIZER_CHARACTERS):
+        count = _normalized_length(text)
+        if block and (len(block) == TOKENIZER_BATCH or characters + count > TOKENIZER_CHARACTERS):
             yield block
             block, characters = [], 0
         block.append(text)
-        characters += len(text)
+        characters += count
     if block:
         yield block
+
+
+def _cut(text: str, longest: int) -> str:
+    """Cut a text after this many characters, also of its normal form, which the tokenizer of some models reads."""
+    text = text[:longest]
+    return text if _normalized_length(text) <= longest else text[: longest // NORMALIZED_GROWTH]
+
+
+def _normalized_length(text: str) -> int:
+    """Return an upper bound of the number of characters of a text and of its normal form NFKC."""
+    return len(text) + sum(map(_growth, chain.from_iterable(NOT_ASCII.findall(text))))
+
+
+@lru_cache(maxsize=1 << 17)
+def _growth(character: str) -> int:
+    """Return how many characters the normal form NFKC of a character has more than one."""
+    return max(0, len(unicodedata.normalize("NFKC", character)) - 1)
 
 
 def _transformer_tokens(tokenizer: Any, texts: list[str], max_seq_length: int) -> list[list[int]]:

@@ -195,8 +195,9 @@ def _attempt(store: RunStore, base: str) -> Run:
 def _check_settings(planned: PlannedRun, run: Run) -> None:
     """Raise RunError if a run with the id of a plan, which may come from elsewhere, has other settings."""
     claim = planned.claim.name
-    expected = _settings(make_config(dict(planned.values), source=f"claim {claim}"))
-    found = _settings(run.config())
+    is_done = run.status().state == "done"  # its runs folder may have been moved since
+    expected = _settings(make_config(dict(planned.values), source=f"claim {claim}"), only_subset=is_done)
+    found = _settings(run.config(), only_subset=is_done)
     if planned.after is not None:
         parent = expected["encoder.name"] = f"run:{planned.after}"
         if re.fullmatch(rf"{re.escape(parent)}-\d+", found["encoder.name"]):  # a later attempt
@@ -210,11 +211,14 @@ def _check_settings(planned: PlannedRun, run: Run) -> None:
             )
 
 
-def _settings(config: RunConfig) -> dict[str, Any]:
-    """Return the settings of a config that decide its results, with the paths of files from the folder of subsets."""
+def _settings(config: RunConfig, *, only_subset: bool) -> dict[str, Any]:
+    """Return the settings of a config that decide its results.
+
+    With `only_subset`, the paths of files begin at the folder of their subset.
+    """
     settings = {key: value for key, value in flatten(config).items() if key not in _NOT_COMPARED}
     for key in ("data.train", "data.dev", "data.test", "data.corpus"):
-        if settings[key] is not None:
+        if only_subset and settings[key] is not None:
             settings[key] = "/".join(Path(settings[key]).parts[-2:])  # the name of the folder is a digest of the data
     return settings
 

@@ -7,7 +7,14 @@ import pytest
 
 from bsc_core.encoders import encode, eval_mode, tokenize
 from bsc_core.encoders import tokens as tokens_module
-from bsc_core.encoders.tokens import CHARACTERS_PER_TOKEN
+from bsc_core.encoders.tokens import (
+    CHARACTERS_PER_TOKEN,
+    NORMALIZED_GROWTH,
+    TOKENIZER_CHARACTERS,
+    _blocks,
+    _cut,
+    _growth,
+)
 
 
 def test_vectors_equal_those_of_the_library(either_model, texts):
@@ -15,6 +22,15 @@ def test_vectors_equal_those_of_the_library(either_model, texts):
     vectors = encode(either_model, tokens, micro_tokens=32)
     assert vectors.dtype == np.float32
     np.testing.assert_allclose(vectors, either_model.encode(texts), atol=1e-6)
+
+
+def test_texts_whose_normal_form_is_long_are_cut_and_counted_as_such():
+    assert max(_growth(chr(code)) for code in range(0x110000)) == NORMALIZED_GROWTH - 1
+    assert _cut("a" * 100 + "é" * 100, 180) == "a" * 100 + "é" * 80
+    assert _cut("\ufdfa" * 100, 180) == "\ufdfa" * 10
+    blocks = list(_blocks(["\ufdfa" * 1000] * 200))
+    assert max(map(len, blocks)) == TOKENIZER_CHARACTERS // (NORMALIZED_GROWTH * 1000)
+    assert sum(map(len, blocks)) == 200
 
 
 def test_long_texts_are_cut_and_tokenized_in_blocks_of_limited_size(either_model, monkeypatch):

@@ -460,7 +460,12 @@ CASES: dict[str, tuple[Change, str]] = {
         edit_json("config.json", num_feedforward_networks=200, num_hidden_layers=200),
         "40,000 parts",
     ),
-    "many heads": (edit_json("config.json", num_attention_heads=1024), "num_attention_heads is 1024"),
+    "many small heads": (
+        edit_json("config.json", num_attention_heads=256, hidden_size=256),
+        "256 attention heads of 1 dimensions need too much memory",
+    ),
+    "attention weights": (edit_json("config.json", output_attentions=True), "output_attentions keeps the attention"),
+    "many heads": (edit_json("config.json", num_attention_heads=1024, head_dim=64), "num_attention_heads is 1024"),
     "many tensors": (many_tensors, "there are more than 20,000 tensors"),
     "large header": (large_header, "its header has more than 8 MiB"),
     "repeated shards": (repeated_shards, "has a tensor of another file"),

@@ -12,7 +12,7 @@ from safetensors.numpy import load_file
 
 from bsc_core.config import make_config
 from bsc_core.errors import CheckpointError, InputError, JobError
-from bsc_core.jobs.actions.resuming import _copy, can_resume, continue_run, resume
+from bsc_core.jobs.actions.resuming import _check_disk_size, _copy, can_resume, continue_run, resume
 from bsc_core.jobs.worker import main
 from bsc_core.runs import Run, RunStore
 from bsc_core.training.checkpoint import checkpoints, last_checkpoint
@@ -233,13 +233,32 @@ def test_resuming_queues_a_new_run(small_config, tmp_path):
 
 
 def test_sparse_files_are_not_copied(store, config):
-    run, draft = store.create(config, "one"), store.create(config, "two")
+    run = store.create(config, "one")
     (run.folder / "model").mkdir()
     path = run.folder / "model" / "model.safetensors"
     path.touch()
     os.truncate(path, 2**40)
-    with pytest.raises(JobError, match=r"model\.safetensors is a sparse file"):
-        _copy(run, draft, "model")
+    with pytest.raises(JobError, match=r"run one has sparse files or hard links"):
+        _check_disk_size(run, ["plans", "model"])
+
+
+@pytest.mark.parametrize("make", ["sparse", "hard links"])
+def test_many_files_that_need_little_of_the_disk_are_not_copied(store, config, make):
+    run = store.create(config, "one")
+    (run.folder / "plans").mkdir()
+    (run.folder / "plans" / "first.npy").write_bytes(bytes(2**20))
+    for number in range(300):
+        path = run.folder / "plans" / f"{number}.npy"
+        if make == "sparse":
+            path.touch()
+            os.truncate(path, 2**20)
+        else:
+            os.link(run.folder / "plans" / "first.npy", path)
+    with pytest.raises(JobError, match=r"run one has sparse files or hard links"):
+        _check_disk_size(run, ["plans", "model"])
+    for path in list((run.folder / "plans").iterdir())[:100]:
+        path.unlink()
+    _check_disk_size(run, ["plans", "model"])
 
 
 def test_links_of_a_run_folder_are_not_copied(store, config, tmp_path):

@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from bsc_core import formatting
 from bsc_core.config import LOSS_CONFIGS, EncoderConfig, LossConfig, RunConfig, make_config
 from bsc_core.data import load_data
 from bsc_core.data.sample_data import sample_config, sample_nli_config
 from bsc_core.jobs.queue import Queue
+from bsc_core.losses.catalog import measured_masks
 from bsc_core.presets.suitable_losses import DataShape
 from bsc_core.runs import RunStore
 from bsc_core.training.data import select_training_rows
@@ -263,3 +265,23 @@ def test_a_selected_loss_takes_over_changed_values_of_the_one_before() -> None:
     app.number_input(key="train.loss.mnrl.temperature").set_value(0.2).run()
     app.selectbox(key="train.loss.name").select("bsc").run()
     assert app.number_input(key="train.loss.bsc.temperature").value == 0.07
+
+
+def test_the_mask_shows_its_measured_precision_and_recall_with_the_nearest_margin(runs: RunStore) -> None:
+    app = choose(open_page("train", **{"train.more.loss.bsc": "true"}), "bsc")
+    assert "Mask with margin" not in page_text(app)
+    app.selectbox(key="train.loss.bsc.mask").set_value("self").run()
+    assert "Mask with margin 0, measured on labeled data" in page_text(app)
+    app.number_input(key="train.loss.bsc.mask_margin").set_value(0.08).run()
+    rows = {row["data"]: row for row in measured_masks("absolute", 0.1)}
+    assert set(rows) == {"cqa_a", "cqa_b", "wikiqa", "qqp"}
+    text = page_text(app)
+    assert "Mask with margin 0.1, measured" in text
+    assert f"WikiQA {formatting.percent(rows['wikiqa']['precision'])}, " in text
+    assert f"QQP {formatting.percent(rows['qqp']['recall'])}." in text
+
+
+def test_a_relative_margin_has_its_own_measurements() -> None:
+    absolute, relative = (measured_masks(kind, 0.05)[0] for kind in ("absolute", "relative"))
+    assert absolute["margin"] == relative["margin"] == 0.05
+    assert absolute["recall"] != relative["recall"]

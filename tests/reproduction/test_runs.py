@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -161,7 +162,7 @@ def copy_of_runs(store: RunStore, finding: dict[str, Any], folder: Path) -> RunS
         ("training.max_steps", 9, "training.max_steps = 9, and claim turns needs 3"),
         ("loss.temperature", 0.2, "loss.temperature = 0.2, and claim turns needs 0.1"),
         ("batching.strategy", "random", "batching.strategy = random, and claim turns needs nearest"),
-        ("data.train", "/other/stsb-0/train.tsv", "data.train = stsb-0/train.tsv, and claim turns needs stsb-"),
+        ("data.train", "/other/stsb-0/train.tsv", "data.train = .*stsb-0/train.tsv, and claim turns needs .+; delete"),
         ("encoder.name", "run:another", "encoder.name = run:another, and claim turns needs run:"),
     ],
 )
@@ -174,11 +175,22 @@ def test_a_run_of_the_planned_id_with_other_settings_is_refused(
     copies = copy_of_runs(store, finding, tmp_path)
     copies.get(run_id).update_status(state=state)
     path = copies.get(run_id).folder / "config.json"
-    config = json.loads(path.read_text())
+    config = json.loads(path.read_text().replace(str(store.root), str(tmp_path)))
     section, name = key.split(".")
     config[section][name] = value
     path.write_text(json.dumps(config))
-    with pytest.raises(RunError, match=re.escape(f"run {run_id}: its config has {shown}")):
+    with pytest.raises(RunError, match=f"run {re.escape(run_id)}: its config has {shown}"):
+        reproduce(turns, copies, Counting(), form="small")
+
+
+@pytest.mark.parametrize(("state", "is_refused"), [("done", False), ("queued", True)])
+def test_only_a_finished_run_may_have_read_its_data_in_another_folder(
+    turns: Claim, store: RunStore, finding: dict[str, Any], tmp_path: Path, state: str, is_refused: bool
+) -> None:
+    run_id = next(one for one in finding["arms"] if one["name"] == "first")["runs"][0]["run"]
+    copies = copy_of_runs(store, finding, tmp_path)
+    copies.get(run_id).update_status(state=state)
+    with pytest.raises(RunError, match=r"its config has data\.train = ") if is_refused else nullcontext():
         reproduce(turns, copies, Counting(), form="small")
 
 

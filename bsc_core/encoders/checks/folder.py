@@ -66,13 +66,16 @@ SMALL_NUMBERS = {  # of which memory and time are a multiple: windows of tokens,
     **dict.fromkeys(("attention_window", "block_size", "num_labels"), 1024),
     **dict.fromkeys(("tpu_short_seq_length", "local_radius", "global_block_size"), 512),
     **dict.fromkeys(("num_attention_heads", "num_heads", "n_heads", "n_head", "num_key_value_heads"), 256),
-    **{"block_sizes": 64, "block_repeats": 16, "conv_kernel_size": 128, "chunk_size_feed_forward": 0},
+    **{"block_sizes": 64, "block_repeats": 16, "conv_kernel_size": 65, "chunk_size_feed_forward": 0},
     **{"num_hash": 64, "hash_code_len": 16},
 }
 LARGE_NUMBERS = (
     (re.compile(r"theta|base$|train|step|epoch|sample|batch|seed"), 10**12),  # rotary positions, notes on the training
     (re.compile(r"position|seq|length|ctx|window|token|vocab|features|dimension|_ids?$"), MAX_POSITIONS),
 )
+HEADS = ("num_attention_heads", "num_heads", "n_heads", "n_head")
+WIDTHS = ("hidden_size", "d_model", "dim", "n_embd")
+MAX_SMALL_HEADS, MIN_HEAD_WIDTH = 32, 32  # each head needs memory for the square of the tokens, however small it is
 IMPLEMENTATIONS = ("eager", "sdpa")
 COMPUTED_POSITIONS = ("distilbert", "roformer")  # the library computes a table entry by entry
 MAX_ENTRIES = 2**21  # of such a table
@@ -437,10 +440,26 @@ def _check_config(path: Path) -> None:
             raise ModelError(f"{path}: {key} is {str(part)[:40]}, not {' or '.join(IMPLEMENTATIONS)}; remove it")
         if isinstance(part, dict | list) and len(part) > MAX_LENGTH:
             raise ModelError(f"{path}: {key} has {len(part):,} entries; correct it")
+        if key == "output_attentions" and part:
+            raise ModelError(f"{path}: output_attentions keeps the attention weights of all layers; set it to false")
         if isinstance(part, dict):
+            _check_heads(part, path)
             parts += [(str(name), value) for name, value in part.items()]
         elif isinstance(part, list):
             parts += [(key, value) for value in part]
+
+
+def _check_heads(config: dict[str, Any], path: Path) -> None:
+    """Raise ModelError for many attention heads of few dimensions, whose memory does not grow with the weights."""
+    heads = max((config[name] for name in HEADS if type(config.get(name)) is int), default=0)
+    width = config.get("d_kv") or config.get("head_dim")
+    if type(width) is not int:
+        width = max((config[name] for name in WIDTHS if type(config.get(name)) is int), default=0) // max(heads, 1)
+    if heads > MAX_SMALL_HEADS and width < MIN_HEAD_WIDTH:
+        raise ModelError(
+            f"{path}: {heads} attention heads of {width} dimensions need too much memory; at most "
+            f"{MAX_SMALL_HEADS} may have fewer than {MIN_HEAD_WIDTH}"
+        )
 
 
 def _limit(key: str) -> int:

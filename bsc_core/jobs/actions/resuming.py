@@ -4,10 +4,10 @@ The old run is not changed. What the new one needs is copied, so either may be d
 """
 
 import json
-import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +111,7 @@ def _create(store: RunStore, run: Run, *, is_queued: bool = False) -> Run:
     def fill(draft: Run) -> None:
         draft.update_status(resumed_from=run.id)  # identifies the draft if this process is killed
         draft.write_signed(RESUMED, {"from": run.id})
+        _check_disk_size(run, names)
         for name in names:
             _copy(run, draft, name)
         position = _checkpoint_position(run)
@@ -154,17 +155,10 @@ def _checkpoint_names(run: Run) -> list[str]:
 
 
 def _copy(run: Run, draft: Run, name: str) -> None:
-    """Copy a file or folder of the run; links are left out, and whatever is neither a file nor a folder.
-
-    Raises:
-        JobError: A file has far more bytes than it needs on the disk, so it is not one that a run wrote.
-    """
+    """Copy a file or folder of the run; links are left out, and whatever is neither a file nor a folder."""
     source, target = run.folder / name, draft.folder / name
     if source.is_symlink():
         return
-    for path in (source, *source.rglob("*")):
-        if path.is_file() and not path.is_symlink() and _is_sparse(path.stat()):
-            raise JobError(f"run {run.id}: {path.name} is a sparse file; restore it, or launch the run again")
     if source.is_dir():
         shutil.copytree(source, target, dirs_exist_ok=True, ignore=_not_copied)
     elif source.is_file():
@@ -172,9 +166,19 @@ def _copy(run: Run, draft: Run, name: str) -> None:
         shutil.copy2(source, target)
 
 
-def _is_sparse(status: os.stat_result) -> bool:
-    """Return whether a large file needs less than a tenth of its size on the disk."""
-    return status.st_size > SPARSE_ABOVE and 512 * getattr(status, "st_blocks", status.st_size) < status.st_size // 10
+def _check_disk_size(run: Run, names: Sequence[str]) -> None:
+    """Raise JobError if large files need less than a tenth of their sizes on the disk, which a copy would fill.
+
+    Such files are sparse, or hard links to each other, and no run writes them.
+    """
+    size, on_disk = 0, {}
+    for path in chain.from_iterable((run.folder / name, *(run.folder / name).rglob("*")) for name in names):
+        if path.is_file() and not path.is_symlink():
+            status = path.stat()
+            size += status.st_size
+            on_disk[status.st_dev, status.st_ino] = 512 * getattr(status, "st_blocks", status.st_size)
+    if size > SPARSE_ABOVE and sum(on_disk.values()) < size // 10:
+        raise JobError(f"run {run.id} has sparse files or hard links; restore its folder, or launch the run again")
 
 
 def _not_copied(folder: str, names: list[str]) -> set[str]:

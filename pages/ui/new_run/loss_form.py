@@ -6,8 +6,9 @@ temperature, in fields that still have its default.
 
 import streamlit as st
 
+from bsc_core import formatting
 from bsc_core.config import LOSS_CONFIGS
-from bsc_core.losses.catalog import CATALOG
+from bsc_core.losses.catalog import CATALOG, measured_masks
 from bsc_core.presets.suitable_losses import DataShape, suitable_losses
 from pages.ui.components import config_form, display, url
 from pages.ui.components.glossary import help_text
@@ -30,6 +31,7 @@ SHOWN: dict[str, tuple[str, ...]] = {
     "mnrl": ("temperature", "learn_temperature"),
     "sigmoid": ("temperature", "bias"),
 }
+DATA_NAMES = {"cqa_a": "CQA-A", "cqa_b": "CQA-B", "wikiqa": "WikiQA", "qqp": "QQP"}
 NO_WIDGET = ("name", "bsc", "parts")  # drawn by this module, not from the schema
 SINGLE = [name for name in LOSS_CONFIGS if name != "combined"]
 
@@ -119,6 +121,21 @@ def _draw_fields(section: str, loss: str) -> None:
     draw_fields(section, SHOWN[loss])
     if more_fields(loss) and st.toggle("More", persist_state="session", **url.flag(f"{PAGE}.more.{section}")):
         draw_fields(section, more_fields(loss))
+        if "mask" in more_fields(loss) and st.session_state[config_form.key(PAGE, section, "mask")] != "none":
+            _draw_mask_measurements(section)
+
+
+def _draw_mask_measurements(section: str) -> None:
+    """Draw how many of the documents that a mask removes are right answers, where the labels are known."""
+    margin, kind = (st.session_state[config_form.key(PAGE, section, f"mask_margin{end}")] for end in ("", "_kind"))
+    rows = measured_masks(kind, margin or 0.0)
+    measured = formatting.number(rows[0]["margin"])
+    precision = ", ".join(f"{DATA_NAMES[row['data']]} {formatting.percent(row['precision'])}" for row in rows)
+    recall = ", ".join(f"{DATA_NAMES[row['data']]} {formatting.percent(row['recall'])}" for row in rows)
+    st.caption(
+        f"Mask with margin {measured}, measured on labeled data with the bundled encoder before training. "
+        f"Removed documents that are right answers: {precision}. Right answers that are removed: {recall}."
+    )
 
 
 def _draw_combined() -> None:
