@@ -256,6 +256,8 @@ def test_many_files_that_need_little_of_the_disk_are_not_copied(store, config, m
             os.link(run.folder / "plans" / "first.npy", path)
     with pytest.raises(JobError, match=r"run one has sparse files or hard links"):
         _check_disk_size(run, ["plans", "model"])
+    (run.folder / "linked").symlink_to(run.folder / "plans")
+    _check_disk_size(run, ["linked"])  # links are not copied
     for path in list((run.folder / "plans").iterdir())[:100]:
         path.unlink()
     _check_disk_size(run, ["plans", "model"])

@@ -172,7 +172,8 @@ def _check_disk_size(run: Run, names: Sequence[str]) -> None:
     Such files are sparse, or hard links to each other, and no run writes them.
     """
     size, on_disk = 0, {}
-    for path in chain.from_iterable((run.folder / name, *(run.folder / name).rglob("*")) for name in names):
+    sources = [run.folder / name for name in names if not (run.folder / name).is_symlink()]
+    for path in chain.from_iterable((source, *source.rglob("*")) for source in sources):
         if path.is_file() and not path.is_symlink():
             status = path.stat()
             size += status.st_size
