@@ -2,20 +2,35 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from bsc_core.errors import JobError, RunError
+from bsc_core.files import as_json
 from bsc_core.jobs.actions.launching import BACKEND, ensure_supervisor
 from bsc_core.jobs.actions.trash import TRASH_SECONDS, empty_trash
 from bsc_core.jobs.backends import Backend, ProcessInfo, backend_of
 from bsc_core.jobs.local.processes import start_supervisor
 from bsc_core.jobs.queue import Queue
 from bsc_core.jobs.states import STOPPED_MESSAGE, advance, move
-from bsc_core.runs import ENDED, FINISHED, GROUP, LAUNCHED, RESULT, RESUMED, WORKER, Run, RunStatus, RunStore
+from bsc_core.runs import (
+    ENDED,
+    FINISHED,
+    GROUP,
+    LAUNCHED,
+    RESULT,
+    RESUMED,
+    WORKER,
+    Run,
+    RunStatus,
+    RunStore,
+    status_from_json,
+)
 
 STALE_SECONDS = 60.0
 REPAIR_SECONDS = 10.0
+IDENTITY = ("pid", "process_created", "process_mark")  # what `process_fields` returns
 OUT_OF_MEMORY = (
     "out of memory: lower training.batch_size, training.micro_tokens or encoder.max_seq_length, or close other programs"
 )
@@ -123,15 +138,23 @@ def repair_status(run: Run) -> RunStatus:
     parent = (_read(run, RESUMED) or {}).get("from")
     backend = (launched or {}).get(BACKEND, "local")
     new = RunStatus(created=created, group=group, backend=backend, resumed_from=parent)
+    identity = {name: value for name, value in (worker or {}).items() if name in IDENTITY}
 
     def rebuild(status: RunStatus) -> RunStatus:
-        if status.is_readable:
-            return status
+        rebuilt = status if status.is_readable else rebuild_from_files()
+        try:
+            status_from_json(as_json(asdict(rebuilt)))
+        except ValueError:
+            error = "its status and the files to rebuild it are damaged; launch it again"
+            return move(RunStatus(created=created), "lost", now=run.clock(), error=error)
+        return rebuilt
+
+    def rebuild_from_files() -> RunStatus:
         outcome = _reported_outcome(run)
         if outcome is not None:
             return move(new, now=run.clock(), **outcome)
         if worker is not None or (run.folder / f"{WORKER}.json").exists():  # whether it is alive is checked next
-            return move(new, "running", now=run.clock(), **((worker or {}) if new.backend == "local" else {}))
+            return move(new, "running", now=run.clock(), **(identity if new.backend == "local" else {}))
         if run.stop_requested():
             return move(new, "stopped", now=run.clock(), message="stopped before it started")
         if launched is not None:

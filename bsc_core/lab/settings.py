@@ -35,6 +35,7 @@ class LabSettings:
     threshold: float = 0.5
     mask: Literal["none", "self", "guide"] = "none"
     mask_margin: float = 0.0
+    mask_margin_kind: Literal["absolute", "relative"] = "absolute"
     hardness: Literal["none", "in_batch_negatives"] = "none"
     hardness_strength: float = 5.0
     decoupled: bool = False
@@ -49,6 +50,11 @@ class LabSettings:
         if not (math.isfinite(self.temperature) and LOWEST_TEMPERATURE <= self.temperature <= HIGHEST_TEMPERATURE):
             raise ConfigError(
                 f"temperature is {self.temperature:g}; the lab takes {LOWEST_TEMPERATURE:g} to {HIGHEST_TEMPERATURE:g}"
+            )
+        if self.hardness in ("hard_negatives", "all_negatives"):
+            raise ConfigError(
+                f"hardness is {self.hardness}; a batch of the lab has no column of negatives, so it takes none or "
+                "in_batch_negatives"
             )
         try:
             return BSCLossConfig(**self.loss_values())

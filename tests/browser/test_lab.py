@@ -36,6 +36,8 @@ SETTINGS: list[dict[str, Any]] = [
     {"mask": "self", "mask_margin": 0.3, "hardness": "in_batch_negatives", "symmetric": True},
     {"mask": "self", "mask_margin": -0.05, "decoupled": True, "duplicates": "merge", "normalization": "l2_columns"},
     {"mask": "guide", "mask_margin": 0.1, "hardness": "in_batch_negatives"},
+    {"mask": "self", "mask_margin": 0.4, "mask_margin_kind": "relative"},
+    {"mask": "guide", "mask_margin": -0.2, "mask_margin_kind": "relative", "symmetric": False},
     {"debiased_prior": 0.1, "temperature": 0.3},
     {"debiased_prior": 0.2, "decoupled": True, "hardness": "in_batch_negatives", "hardness_strength": 2.0},
 ]

@@ -27,6 +27,7 @@ SETTINGS: list[dict[str, Any]] = [
     {"name": "bsc", "threshold": 0.5, "normalization": "none", "labeled_negatives": False},
     {"name": "bsc", "threshold": 0.5, "duplicates": "multi_positive", "learn_temperature": True},
     {"name": "bsc", "threshold": 0.5, "mask": "self", "mask_margin": -0.1, "decoupled": True},
+    {"name": "bsc", "threshold": 0.5, "mask": "self", "mask_margin": 0.2, "mask_margin_kind": "relative"},
     {
         "name": "bsc",
         "threshold": 0.5,

@@ -98,6 +98,27 @@ def test_a_damaged_status_is_rewritten_by_the_running_process(started, until):
     assert (after.state, after.pid, after.created) == ("running", before.pid, pytest.approx(before.created, abs=5))
 
 
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"worker.json": {"now": 1.0, "step": "many", "pid": None}},
+        {"worker.json": {"pid": {}}},
+        {"ended.json": {"state": "failed", "error": {}, "message": ""}},
+        {"resumed.json": {"from": ["one"]}},
+    ],
+)
+def test_forged_files_next_to_a_damaged_status_leave_a_run_whose_state_can_be_read(store, run, files):
+    for name, content in files.items():
+        (run.folder / name).write_text(json.dumps(content))
+    (run.folder / "status.json").write_text("{")
+    age_status(run)
+    reconcile(store)
+    status = run.status()
+    assert status.is_readable
+    assert (status.state, status.exit_code) == ("lost", None)
+    assert "damaged" in status.error or "its process ended" in status.error
+
+
 def test_a_failed_run_whose_status_is_damaged_later_keeps_its_cause(store, run):
     def experiment(config, run):
         raise MemoryError

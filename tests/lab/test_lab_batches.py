@@ -194,3 +194,13 @@ def test_texts_too_long_for_a_link_are_left_out() -> None:
     link = LabLink(source="typed", typed=(("a" * 2000, "b", 1.0),))
     assert not link.fits_in_link
     assert "texts" not in link.to_query()
+
+
+@pytest.mark.parametrize("hardness", ["hard_negatives", "all_negatives"])
+def test_a_link_with_weights_of_a_column_of_negatives_is_reported(hardness: str) -> None:
+    link, errors = read_link({"hardness": hardness, "mask": "self", "mask_margin_kind": "relative"})
+    assert errors == [
+        f"hardness is {hardness}; a batch of the lab has no column of negatives, so it takes none or "
+        "in_batch_negatives; the link's hardness is not used"
+    ]
+    assert (link.settings.hardness, link.settings.mask_margin_kind) == ("none", "relative")

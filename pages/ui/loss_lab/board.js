@@ -4,6 +4,7 @@ const LABELS = {
   temperature: "Temperature τ", symmetric: "Symmetric", normalization: "Normalization",
   labeled_negatives: "Labeled negatives", duplicates: "Repeated texts", reduction: "Two directions",
   average: "Averaged over", threshold: "Positive if label exceeds", mask: "False-negative mask", mask_margin: "Mask margin",
+  mask_margin_kind: "Kind of mask margin",
   hardness: "Hardness weights", hardness_strength: "Weight strength", decoupled: "Decoupled", debiased_prior: "Debiased prior",
 };
 const OPTIONS = { // the values of a setting, and what they do
@@ -15,14 +16,16 @@ const OPTIONS = { // the values of a setting, and what they do
   reduction: { mean: "", sum: "" },
   average: { batch: "all pairs", positives: "positive pairs" },
   mask: { none: "", self: "by the encoder itself", guide: "by another encoder" },
+  mask_margin_kind: { absolute: "", relative: "a share of the similarity of the positive" },
   hardness: { none: "", in_batch_negatives: "" },
 };
 const NUMBERS = {
   threshold: { min: 0, max: 1, step: 0.05 }, mask_margin: { min: -2, max: 2, step: 0.05 },
   hardness_strength: { min: 0, max: 100, step: 1 }, debiased_prior: { min: 0, max: 0.99, step: 0.05 },
 };
-const MORE = ["labeled_negatives", "hardness", "reduction", "average", "threshold", "mask_margin", "hardness_strength", "decoupled",
-  "debiased_prior"];
+const MORE = ["labeled_negatives", "hardness", "reduction", "average", "threshold", "mask_margin", "mask_margin_kind",
+  "hardness_strength", "decoupled", "debiased_prior"];
+const NEEDED = { mask_margin: "mask", mask_margin_kind: "mask", hardness_strength: "hardness" }; // what a setting refers to
 const [MIN_TAU, MAX_TAU, SLIDER_STEPS] = [0.01, 10, 300]; // 100 steps from 0.1 to 1
 const toSlider = (tau) => Math.round((SLIDER_STEPS * Math.log(tau / MIN_TAU)) / Math.log(MAX_TAU / MIN_TAU));
 const fromSlider = (value) => Number((MIN_TAU * (MAX_TAU / MIN_TAU) ** (value / SLIDER_STEPS)).toPrecision(3));
@@ -74,7 +77,7 @@ class Board {
       const select = element("select", { onchange: () => this.set({ [name]: select.value }, true) },
         ...Object.entries(OPTIONS[name]).filter(([option]) => option !== "guide" || this.lab.batch.guide).map(([option, about]) =>
           element("option", { value: option }, about ? `${option}: ${about}` : option)));
-      this.updaters[name] = (value) => { select.value = value; };
+      this.updaters[name] = (value) => this.update(select, name, value);
       return element("label", { title: this.lab.help[name] }, LABELS[name], select);
     }
     const box = element("input", { type: "checkbox", onchange: () => this.set({ [name]: box.checked }, true) });
@@ -88,6 +91,11 @@ class Board {
     return label;
   }
 
+  update(input, name, value) {
+    input.value = value;
+    input.disabled = this.settings[NEEDED[name]] === "none";
+  }
+
   numberControl(name, limits) {
     const range = element("small", { role: "status" });
     const box = element("input", { type: "number", ...limits, onchange: () => {
@@ -96,11 +104,7 @@ class Board {
       if (isValid) this.set({ [name]: value }, true);
       else box.value = this.settings[name];
     } });
-    const needed = { mask_margin: "mask", hardness_strength: "hardness" }[name];
-    this.updaters[name] = (value) => {
-      box.value = value;
-      box.disabled = Boolean(needed) && this.settings[needed] === "none";
-    };
+    this.updaters[name] = (value) => this.update(box, name, value);
     return element("label", { title: this.lab.help[name] }, LABELS[name], box, range);
   }
 
@@ -223,7 +227,7 @@ class Board {
   facts([i, j]) {
     const { similarity, logits, rows, columns, judged, bumps } = this.result;
     const judge = this.settings.mask === "guide" ? "of the guide " : "";
-    const limit = (a) => number(judged[a][a] - this.settings.mask_margin);
+    const limit = (a) => number(maskLimit(judged, a, this.settings));
     const probability = (direction, a, b) => (direction.candidates[a][b] ? number(direction.probability[a][b])
       : direction.masked[a][b] ? `removed by the mask: cosine ${judge}${number(judged[i][j])} above ${limit(a)}` : "excluded");
     return [

@@ -63,6 +63,10 @@ function masks(settings, positive, anchorIds, candidateIds) {
 const treatsNegatives = (settings) => settings.mask !== "none" || settings.hardness === "in_batch_negatives"
   || settings.decoupled || settings.debiased_prior > 0;
 
+// Similarity to query i above which the mask removes a document.
+const maskLimit = (judged, i, settings) => judged[i][i]
+  - settings.mask_margin * (settings.mask_margin_kind === "relative" ? Math.abs(judged[i][i]) : 1);
+
 // Removes from the candidates what the false-negative mask removes; returns the cells that the judge removed.
 // judged: cosines of the judge.
 function applyMask({ positives, candidates }, judged, settings, labeled) {
@@ -71,7 +75,7 @@ function applyMask({ positives, candidates }, judged, settings, labeled) {
   return matrix(pairs, pairs, (i, j) => {
     if (positives[i][j] || !candidates[i][j]) return false;
     const label = labeled(i, j);
-    const isRemoved = label === null && judged[i][j] > judged[i][i] - settings.mask_margin + TIE;
+    const isRemoved = label === null && judged[i][j] > maskLimit(judged, i, settings) + TIE;
     if (label === true || isRemoved) candidates[i][j] = false;
     return isRemoved;
   });

@@ -33,7 +33,8 @@ SOURCES = {
 VECTORS = {False: "Vectors of the texts", True: "Word vectors (static encoder)"}
 GLOSSARY = (
     *("temperature", "symmetric", "effective_negatives", "gradient", "normalization", "duplicates", "mask"),
-    *("mask_margin", "hardness", "hardness_strength", "decoupled", "debiased_prior", "average", "threshold"),
+    *("mask_margin", "mask_margin_kind", "hardness", "hardness_strength", "decoupled", "debiased_prior", "average"),
+    "threshold",
 )
 HOW_TO_READ = """
 - A row is a query, a column a document. The cells on the diagonal are the pairs of the batch; all others are negatives.
