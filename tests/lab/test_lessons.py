@@ -258,7 +258,8 @@ def test_batch_softmax_alone_fits_the_grades_worse_than_the_sum_for_every_seed()
         assert by_grade[0] == sorted(by_grade[0])
         assert np.ptp(by_grade[1][:-1]) < 0.1 < by_grade[1][-1] - max(by_grade[1][:-1])
         assert np.square(one.cosines - grades).mean() == pytest.approx(one.error)
-    assert all(result.spearman < 0.1 for mu in MUS for result in graded_results(mu, held_out=True))
+    held_out = {mu: [result.spearman for result in graded_results(mu, held_out=True)] for mu in MUS}
+    assert all(np.mean(values) < 0 and max(values) < 0.1 for values in held_out.values())
     untrained = graded_results(None)
     assert len({result.spearman for result in untrained}) == 1  # the map is the identity
 
