@@ -183,7 +183,8 @@ def _blocks(texts: Iterable[str]) -> Iterator[list[str]]:
 def _cut(text: str, longest: int) -> str:
     """Cut a text after this many characters, also of its normal form, which the tokenizer of some models reads."""
     text = text[:longest]
-    return text if _normalized_length(text) <= longest else text[: longest // NORMALIZED_GROWTH]
+    fits = len(text) <= longest // NORMALIZED_GROWTH or _normalized_length(text) <= longest
+    return text if fits else text[: longest // NORMALIZED_GROWTH]
 
 
 def _normalized_length(text: str) -> int:

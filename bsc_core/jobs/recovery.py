@@ -141,7 +141,9 @@ def repair_status(run: Run) -> RunStatus:
     identity = {name: value for name, value in (worker or {}).items() if name in IDENTITY}
 
     def rebuild(status: RunStatus) -> RunStatus:
-        rebuilt = status if status.is_readable else rebuild_from_files()
+        if status.is_readable:
+            return status
+        rebuilt = rebuild_from_files()
         try:
             status_from_json(as_json(asdict(rebuilt)))
         except ValueError:

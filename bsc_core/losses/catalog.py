@@ -24,20 +24,20 @@ PAPERS: dict[str, str] = _TEXTS["papers"]
 CATALOG: dict[str, LossCard] = {
     name: LossCard(**{**card, "paper": card["paper"].format_map(PAPERS)}) for name, card in _TEXTS["losses"].items()
 }
-MASK_MEASUREMENTS: list[dict[str, Any]] = json.loads(
-    Path(__file__).with_name("mask_measurements.json").read_text(encoding="utf-8")
-)
-"""Rows of `benchmarks/false_negatives.py`: data, judge, kind and value of the margin, precision and recall."""
 
 
-def measured_masks(kind: str, margin: float, judge: str = "bundled") -> list[dict[str, Any]]:
-    """Return the measurements with the margin nearest to this one, one for each dataset.
+def measured_masks(kind: str, margin: float) -> list[dict[str, Any]]:
+    """Return what `benchmarks/false_negatives.py` measured with the margin nearest to this one, a row for each dataset.
+
+    The judge is the bundled encoder before training. A row has the keys data, judge, kind, margin, precision, recall.
 
     Args:
         kind: `absolute` or `relative`; 0 is the same margin in both.
         margin: Margin of the mask.
-        judge: Encoder that judges; those measured are not fine-tuned.
     """
-    rows = [row for row in MASK_MEASUREMENTS if row["judge"] == judge and (row["kind"] == kind or row["margin"] == 0)]
-    nearest = min((row["margin"] for row in rows), key=lambda measured: abs(measured - margin))
+    measured: list[dict[str, Any]] = json.loads(
+        Path(__file__).with_name("mask_measurements.json").read_text(encoding="utf-8")
+    )
+    rows = [row for row in measured if row["judge"] == "bundled" and (row["kind"] == kind or row["margin"] == 0)]
+    nearest = min((row["margin"] for row in rows), key=lambda value: abs(value - margin))
     return [row for row in rows if row["margin"] == nearest]

@@ -49,8 +49,8 @@ def test_several_columns_of_negatives_are_refused_unless_one_is_named(write):
     path = write("tuples.csv", "query,document,negative_1,negative_2\nhow are you,fine,soup,bread\n")
     with pytest.raises(ColumnError, match="negative_1, negative_2 look like negatives, but a row has one negative"):
         read_pairs(path)
-    named = Columns(query="query", document="document", negative="negative_2")
-    assert read_pairs(path, named).texts.take([int(read_pairs(path, named).negative[0])]) == ["bread"]
+    pairs = read_pairs(path, Columns(query="query", document="document", negative="negative_2"))
+    assert pairs.texts.take(pairs.negative) == ["bread"]
 
 
 def test_nli_class_names_are_guessed_as_classes():

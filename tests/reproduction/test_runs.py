@@ -5,7 +5,6 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 from filelock import FileLock
 
+from bsc_core.config import flatten
 from bsc_core.errors import ConfigError, InputError, RunError
 from bsc_core.jobs.worker import perform as work
 from bsc_core.jobs.worker import run_pipeline
@@ -44,18 +44,12 @@ def features(claim: Claim) -> set[object]:
     """Return what distinguishes the runs of a claim from others: settings of arms apart from numbers, data, metrics."""
     found: set[object] = {claim.metrics_source}
     for arm in claim.arms.values():
-        found |= {("after", bool(arm.after)), *settings(arm.values)}
+        found.add(("after", bool(arm.after)))
+        for name, value in flatten(arm.values).items():
+            found.add((name, value if isinstance(value, str | bool) else type(value)))
     for subset in claim.subsets.values():
         found |= {subset.folder, (*sorted(subset.parts), bool(subset.corpus))}
     return found | {(one.metric, one.split, one.expects) for one in claim.statements}
-
-
-def settings(values: Mapping[str, Any], section: str = "") -> Iterator[object]:
-    for name, value in values.items():
-        if isinstance(value, dict):
-            yield from settings(value, f"{section}{name}.")
-        else:
-            yield section + name, value if isinstance(value, str | bool) else type(value)
 
 
 def claims_with_every_feature() -> list[str]:
@@ -162,7 +156,7 @@ def copy_of_runs(store: RunStore, finding: dict[str, Any], folder: Path) -> RunS
         ("training.max_steps", 9, "training.max_steps = 9, and claim turns needs 3"),
         ("loss.temperature", 0.2, "loss.temperature = 0.2, and claim turns needs 0.1"),
         ("batching.strategy", "random", "batching.strategy = random, and claim turns needs nearest"),
-        ("data.train", "/other/stsb-0/train.tsv", "data.train = .*stsb-0/train.tsv, and claim turns needs .+; delete"),
+        ("data.train", "/other/stsb-0/train.tsv", "data.train = stsb-0/train.tsv, and claim turns needs stsb-"),
         ("encoder.name", "run:another", "encoder.name = run:another, and claim turns needs run:"),
     ],
 )
@@ -179,7 +173,9 @@ def test_a_run_of_the_planned_id_with_other_settings_is_refused(
     section, name = key.split(".")
     config[section][name] = value
     path.write_text(json.dumps(config))
-    with pytest.raises(RunError, match=f"run {re.escape(run_id)}: its config has {shown}"):
+    if (key, state) == ("data.train", "queued"):  # the whole paths are compared
+        shown = f"data.train = {value}, and claim turns needs {tmp_path.anchor}"
+    with pytest.raises(RunError, match=re.escape(f"run {run_id}: its config has {shown}")):
         reproduce(turns, copies, Counting(), form="small")
 
 

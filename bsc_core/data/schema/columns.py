@@ -73,10 +73,10 @@ def guess_columns(
     label, class_label = _guess_label(known, examples or {})
     class_label = class_label or known.get("classlabel")  # as `bsc convert` names it
     others = {role: _first(known, wanted) for role, wanted in OTHER_ROLES.items()}
-    numbered = [known[name] for name in known if re.fullmatch(r"(hard)?(neg|negative)\d+", name)]
+    numbered = [name for plain, name in reversed(known.items()) if re.fullmatch(r"(hard)?(neg|negative)\d+", plain)]
     if numbered and others["negative"] is None:
         raise ColumnError(
-            f"the columns {_listed(sorted(numbered))} look like negatives, but a row has one negative; write a row for "
+            f"the columns {_listed(numbered)} look like negatives, but a row has one negative; write a row for "
             "each of them, as `bsc mine --layout triplet` does, or map one of them as negative"
         )
     return Columns(query=query, document=document, label=label, class_label=class_label, **others)

@@ -127,14 +127,17 @@ def _draw_fields(section: str, loss: str) -> None:
 
 def _draw_mask_measurements(section: str) -> None:
     """Draw how many of the documents that a mask removes are right answers, where the labels are known."""
-    margin, kind = (st.session_state[config_form.key(PAGE, section, f"mask_margin{end}")] for end in ("", "_kind"))
-    rows = measured_masks(kind, margin or 0.0)
-    measured = formatting.number(rows[0]["margin"])
-    precision = ", ".join(f"{DATA_NAMES[row['data']]} {formatting.percent(row['precision'])}" for row in rows)
-    recall = ", ".join(f"{DATA_NAMES[row['data']]} {formatting.percent(row['recall'])}" for row in rows)
+    kind = st.session_state[config_form.key(PAGE, section, "mask_margin_kind")]
+    margin = st.session_state[config_form.key(PAGE, section, "mask_margin")] or 0.0
+    rows = measured_masks(kind, margin)
+
+    def listed(measure: str) -> str:
+        return ", ".join(f"{DATA_NAMES[row['data']]} {formatting.percent(row[measure])}" for row in rows)
+
     st.caption(
-        f"Mask with margin {measured}, measured on labeled data with the bundled encoder before training. "
-        f"Removed documents that are right answers: {precision}. Right answers that are removed: {recall}."
+        f"Mask with margin {formatting.number(rows[0]['margin'])}, measured on labeled data with the bundled encoder "
+        f"before training. Removed documents that are right answers: {listed('precision')}. "
+        f"Right answers that are removed: {listed('recall')}."
     )
 
 
