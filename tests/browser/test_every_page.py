@@ -201,5 +201,7 @@ def test_a_theme_that_is_chosen_on_one_page_is_that_of_all(visitor, server) -> N
     background = "getComputedStyle(document.querySelector('[data-testid=stApp]')).backgroundColor"
     wait_until(lambda: visit.page.evaluate(background) != "rgb(255, 255, 255)", "the theme is not dark")
     dark = visit.page.evaluate(background)
+    stored = "Object.keys(localStorage).some(key => key.startsWith('stActiveTheme-/learn-v'))"
+    wait_until(lambda: visit.page.evaluate(stored), "the theme is not stored for the other pages")
     visit.open("learn")
     assert visit.page.evaluate(background) == dark

@@ -7,12 +7,11 @@ import re
 import signal
 
 from playwright.sync_api import WebSocket, expect
-from psutil import Process
 
 from bsc_core import formatting
 from bsc_core.jobs import group_summary
 from bsc_core.runs import Run, RunStore
-from tests.helpers.waiting import suspend, wait_until
+from tests.helpers.waiting import held, wait_until
 
 EPOCHS = 3
 FAST_FORWARD_MS = 60_000  # of the browser's clock
@@ -27,19 +26,21 @@ def test_journey_from_a_sweep_of_temperatures_to_a_comparison_with_intervals(pri
     group = launch_sweep(visit, store)
     runs = sorted((run for run in store.list()), key=lambda run: run.id)
     stopped_run = runs[0]
-    resumed_run, held = stop_and_resume(visit, store, group, stopped_run)
-    visit.check_no_faults()
-    visit.page.context.close()
-    private_server.stop(signal.SIGKILL)
+    stop_before_its_end(visit, group, stopped_run)
+    wait_until(lambda: bool(running_runs(store)), "no other run has started")
+    with held(running_runs(store)[-1]):  # so that a run is active until the page is checked
+        resumed_run = resume(visit, store, group, stopped_run)
+        visit.check_no_faults()
+        visit.page.context.close()
+        private_server.stop(signal.SIGKILL)
 
-    known = {run.id for run in store.list()}
-    private_server.start()
-    again = visitor(private_server)
-    again.page.clock.install()
-    sent = record_messages(again.page)
-    again.open("runs", group=group)
-    check_page_updates_while_active(again, sent)
-    held.resume()
+        known = {run.id for run in store.list()}
+        private_server.start()
+        again = visitor(private_server)
+        again.page.clock.install()
+        sent = record_messages(again.page)
+        again.open("runs", group=group)
+        check_page_updates_while_active(again, sent)
     check_all_runs(again, store, group, [*runs[1:], resumed_run], stopped_run)
     assert {run.id for run in store.list()} == known
     check_page_stops_updating(again, sent)
@@ -103,22 +104,20 @@ def add_list_value(visit, name: str, key: str, value: str) -> None:
     visit.wait()
 
 
-def stop_and_resume(visit, store: RunStore, group: str, run: Run) -> tuple[Run, Process]:
-    """Stop the first run before its last step and resume it; return the new run, and the suspended process of another.
-
-    The processes are suspended, so that no run ends before the page stops it, and one stays active until it is resumed.
-    """
-    page = visit.page
+def stop_before_its_end(visit, group: str, run: Run) -> None:
+    """Stop a run, which is held until the page shows that it stops."""
     wait_until(lambda: any(run.checkpoints_folder.glob("step-*")), lambda: "\n".join(run.log_tail()))
-    process = suspend(run)
-    visit.open("runs", group=group, run=run.id)
-    visit.click_button("Stop")
-    expect(badge(visit)).to_contain_text("stopping")
-    process.resume()
+    with held(run):
+        visit.open("runs", group=group, run=run.id)
+        visit.click_button("Stop")
+        expect(badge(visit)).to_contain_text("stopping")
     expect(badge(visit)).to_contain_text("stopped")
     assert run.status().step < (run.status().steps or 0)
-    wait_until(lambda: bool(running_runs(store)), "no other run has started")
-    held = suspend(running_runs(store)[-1])
+
+
+def resume(visit, store: RunStore, group: str, run: Run) -> Run:
+    """Resume a stopped run, and return the new run."""
+    page = visit.page
     known = {one.id for one in store.list()}
     visit.click_button("Resume")
     expect(page.get_by_text(f"resumed from {shown_name(run)}")).to_be_visible()
@@ -129,7 +128,7 @@ def stop_and_resume(visit, store: RunStore, group: str, run: Run) -> tuple[Run, 
         resumed_run.id[len("20260101-000000-") :]
     )
     check_link_of_sidebar(visit, resumed_run)
-    return resumed_run, held
+    return resumed_run
 
 
 def running_runs(store: RunStore) -> list[Run]:

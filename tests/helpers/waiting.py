@@ -7,7 +7,11 @@ when its condition never becomes true, so a long deadline does not slow the test
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -18,6 +22,7 @@ from bsc_core.runs import Run, RunStatus
 
 PATIENCE_SECONDS = float(os.environ.get("BSC_TEST_PATIENCE", "900"))
 PATIENCE_MS = int(1000 * PATIENCE_SECONDS)
+HEARTBEAT_SECONDS = 5.0
 
 
 def wait_for_task(folder: Path, timeout: float = PATIENCE_SECONDS) -> int:
@@ -65,3 +70,23 @@ def suspend(run: Run) -> psutil.Process:
 
     run.change_status(stop_all_threads)
     return process
+
+
+@contextmanager
+def held(run: Run) -> Iterator[None]:
+    """Suspend the process of a run while the body runs; its heartbeat is written for it, so that it is not lost."""
+    process, ended = suspend(run), threading.Event()
+
+    def beat() -> None:
+        while not ended.wait(HEARTBEAT_SECONDS):
+            run.change_status(lambda status: replace(status, pulse=time.monotonic()))
+
+    thread = threading.Thread(target=beat, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+        with suppress(psutil.NoSuchProcess):
+            process.resume()

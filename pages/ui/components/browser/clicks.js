@@ -5,7 +5,7 @@ const APP = "[data-testid=stApp]";
 const BUSY = "aria-busy";
 const MOST = 60_000; // milliseconds until an element is no longer busy, if no answer comes
 const NARROW = 900; // pixels
-const THEME = /^stActiveTheme-.*(-v\d+)$/; // the key of a theme that was chosen on a page
+const THEME = /^stActiveTheme-(.*)(-v\d+)$/; // the key of a theme that was chosen on a page
 
 function acknowledge(target) {
   const app = document.querySelector(APP);
@@ -27,16 +27,19 @@ function acknowledge(target) {
 }
 
 // Applies a theme that is chosen to all pages: Streamlit stores it for the page on which the app was opened.
+// A theme that was chosen before this script was loaded is applied when it starts.
 function shareTheme() {
   for (const name of ["setItem", "removeItem"]) {
     const change = Storage.prototype[name];
     Storage.prototype[name] = function (key, ...value) {
       change.call(this, key, ...value);
-      const version = THEME.exec(key)?.[1];
+      const version = THEME.exec(key)?.[2];
       for (const { pathname } of version ? document.querySelectorAll("[data-testid=stSidebar] a[href]") : [])
         change.call(this, `stActiveTheme-${pathname}${version}`, ...value);
     };
   }
+  const chosen = Object.keys(localStorage).find((key) => THEME.exec(key)?.[1] === location.pathname);
+  if (chosen) localStorage.setItem(chosen, localStorage.getItem(chosen));
 }
 
 export default function () {
