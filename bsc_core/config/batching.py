@@ -37,7 +37,7 @@ class BatchingConfig(Section):
     (Algorithm 2). clusters: pairs of one k-means cluster. neighbors: groups of pairs that share nearest neighbors.
     premises: all rows of a query in one batch, as in SCL. communities: groups of pairs that are linked in a graph of
     similar pairs, as in B3. cuthill_mckee: the reverse Cuthill-McKee order of a graph of similar pairs, as in GCBS.
-    random and sequential: no groups."""
+    random: pairs in random order, without groups. sequential: pairs in the order of the file, without groups."""
     group_size: int = Field(8, ge=1)
     """Rows in a group, including the anchor."""
     neighbors: int = Field(500, ge=1)

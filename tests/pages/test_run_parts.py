@@ -209,6 +209,19 @@ def test_a_run_that_got_worse_says_so_in_its_head(finished: Run, high: float, is
     assert ("worse than before training" in page_text(app)) == is_worse
 
 
+@pytest.mark.parametrize(("before", "is_worse"), [(0.8, True), (0.5, False)])
+def test_an_active_run_says_that_no_epoch_is_as_good_as_before_training(
+    finished: Run, before: float, is_worse: bool
+) -> None:
+    evaluated = finished.evaluation("before")
+    evaluated["dev"]["spearman"] = before  # about 0.75 after each epoch
+    finished.write_evaluation("before", evaluated)
+    finished.update_status(metric_name="spearman")
+    mark_alive(finished, state="running")
+    app = open_page("runs", run=finished.id)
+    assert ("no epoch as good as before training" in page_text(app)) == is_worse
+
+
 def test_the_status_line_has_the_metric_before_training() -> None:
     status = RunStatus(state="done", metric_name="mrr", metric_best=0.7)
     assert detail.status_line(status, before=0.8) == "best on dev: MRR 0.700, before training 0.800"

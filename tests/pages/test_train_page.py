@@ -8,12 +8,14 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
 from bsc_core import formatting
 from bsc_core.config import LOSS_CONFIGS, RunConfig, make_config
+from bsc_core.config.batching import StrategyName
 from bsc_core.data.sample_data import sample_config
 from bsc_core.jobs.queue import Queue
 from bsc_core.presets.catalog import FAMILIES, RECOMMENDED, preset_config
@@ -409,3 +411,11 @@ def test_the_time_of_the_preset_is_shown_until_more_than_loss_batches_and_epochs
     assert estimate().split(" on ")[0] != first.split(" on ")[0]
     app.number_input(key="train.training.batch_size").set_value(8).run()
     assert "No estimate yet" in estimate()
+
+
+@pytest.mark.parametrize("strategy", get_args(StrategyName))
+def test_the_selected_strategy_is_described(runs: RunStore, strategy: str) -> None:
+    app = open_with_settings({"batching": {"strategy": strategy}})
+    described = config_form.describe_value("batching", "strategy", strategy)
+    assert len(described) > len("No groups.")
+    assert described in [one.value for one in app.caption]

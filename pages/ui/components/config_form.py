@@ -201,6 +201,13 @@ def help_of(section: str, field: str) -> str | None:
     return "\n\n".join(part for part in (about, reason) if part) or None
 
 
+def describe_value(section: str, field: str, value: str) -> str:
+    """Return what the description of a field says about one of its values, which it lists as `value: text.`"""
+    text = " ".join((info_of(section, field).description or "").split())
+    described = re.search(rf"\b{re.escape(value)}: (.*?\.)(?= \w+: |$)", text)
+    return described[1][0].upper() + described[1][1:] if described else ""
+
+
 def format_setting(value: Any) -> str:
     """Format a setting: `on`, `not set`, `2e-5`, `0, 1, 2`."""
     if value is None or value == () or value == []:

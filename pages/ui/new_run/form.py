@@ -157,7 +157,11 @@ def _draw_encoder() -> None:
 
 
 def _draw_batching(summary: DataSummary) -> None:
-    shown, more = batching_fields(st.session_state[config_form.key(PAGE, "batching", "strategy")])
+    strategy = st.session_state[config_form.key(PAGE, "batching", "strategy")]
+    (first, *shown), more = batching_fields(strategy)
+    draw_fields("batching", [first])
+    if ("batching", "strategy") not in sweep_form.list_fields():
+        st.caption(config_form.describe_value("batching", "strategy", strategy))
     draw_fields("batching", shown)
     if _more("batching"):
         draw_fields("batching", [field for field in more if field not in SOURCES or summary.train_files > 1])

@@ -61,6 +61,8 @@ def _draw_head(run: Run, status: RunStatus) -> None:
         before = (run.evaluation("before").get("dev") or {}).get(status.metric_name or "")
     if before is not None and status.is_finished and status.metric_high is not None and status.metric_high < before:
         row.badge("worse than before training", icon=":material/trending_down:", color="orange")
+    elif before is not None and not status.is_finished and _no_epoch_reaches(run, status, before):
+        row.badge("no epoch as good as before training", icon=":material/trending_down:", color="orange")
     row.text(status_line(status, before=before) + continued)
     actions.draw(run, status, row, may_resume=following is None)
     if not status.is_finished:
@@ -77,6 +79,13 @@ def _draw_head(run: Run, status: RunStatus) -> None:
         next_step = "resume the run or launch another" if jobs.can_resume(run) else "duplicate the run"
         about = f"The end of the log is below. Fix the cause, then {next_step}."
         display.error_box(users.without_paths(status.error), style.meaning).caption(about)
+
+
+def _no_epoch_reaches(run: Run, status: RunStatus, before: float) -> bool:
+    """Whether epochs were evaluated, and all of them are below the metric on dev before training."""
+    points = curves.evaluations(table.metric_rows(run), status.metric_name or "")
+    epochs = [point["value"] for point in points if point["epoch"] > 0]
+    return bool(epochs) and max(epochs) < before
 
 
 def stopping_note(run: Run) -> str:
