@@ -97,3 +97,12 @@ def test_each_series_has_the_color_of_its_strategy() -> None:
     scale = plans.epoch_figure(table, value="x", percent=False).to_dict()["encoding"]["color"]["scale"]
     assert scale["range"][0] == theme.REFERENCE
     assert len(set(scale["range"])) == 2
+
+
+def test_a_single_histogram_keeps_the_axes_of_the_whole_table() -> None:
+    edges, shares = [0.0, 0.2, 0.4, 0.6], {"random": [0.9, 0.1, 0.0], "nearest": [0.0, 0.4, 0.6]}
+    table = plans.histogram_table(edges, shares)
+    both, one = (plans.hardness_figure(table, shown=shown).to_dict() for shown in (None, ["nearest"]))
+    for axis in ("x", "y"):
+        assert one["layer"][0]["encoding"][axis]["scale"] == both["layer"][0]["encoding"][axis]["scale"]
+    assert one["layer"][0]["encoding"]["color"]["scale"]["domain"] == ["nearest"]

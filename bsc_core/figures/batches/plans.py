@@ -66,22 +66,30 @@ def histogram_table(
 
 
 def hardness_figure(
-    table: pd.DataFrame, *, height: int = 280, run_color: str = theme.RUNS[0], threshold: float | None = None
+    table: pd.DataFrame,
+    *,
+    shown: Sequence[str] | None = None,
+    height: int = 280,
+    run_color: str = theme.RUNS[0],
+    threshold: float | None = None,
 ) -> alt.LayerChart:
     """Plot the histograms (output of `hardness_table`), overlaid; the positives are a green line, random is dashed.
 
     Args:
         table: output of `hardness_table`.
+        shown: names of the histograms that are drawn; the axes are those of the whole table.
         height: in pixels.
         run_color: color of the series that is no strategy: the plans of a run.
         threshold: cosine of a dashed vertical line.
     """
-    names = list(table["strategy"].unique())
+    names = list(table["strategy"].unique() if shown is None else shown)
     colors = alt.Scale(domain=names, range=[STRATEGY_COLORS.get(name, run_color) for name in names])
     legend = alt.Legend(orient="top", title=None, symbolType="square", symbolOpacity=1, symbolStrokeWidth=0, columns=5)
     filled = table[table["share"] > 0]
     domain = [float(filled["low"].min()), float(filled["high"].max())] if len(filled) else [0, 1]
     scale, axis = alt.Scale(domain=domain, nice=False), alt.Axis(tickCount=5)
+    shares = alt.Scale(domain=[0, float(table["share"].max())] if len(filled) else [0, 1], nice=True)
+    table = table[table["strategy"].isin(names)]
     title = BOTH_TITLE if POSITIVES in names else HARDEST_TITLE
     bounds = [alt.Tooltip("low:Q", title="from", format=".2f"), alt.Tooltip("high:Q", title="to", format=".2f")]
     base = (
@@ -89,7 +97,13 @@ def hardness_figure(
         .transform_calculate(middle="(datum.low + datum.high) / 2")
         .encode(
             x=alt.X("middle:Q", title=title, scale=scale, axis=axis),
-            y=alt.Y("share:Q", title="share of the queries", axis=alt.Axis(format="%", tickCount=4), stack=None),
+            y=alt.Y(
+                "share:Q",
+                title="share of the queries",
+                scale=shares,
+                axis=alt.Axis(format="%", tickCount=4),
+                stack=None,
+            ),
             color=alt.Color("strategy:N", scale=colors, legend=legend),
             tooltip=["strategy:N", *bounds, alt.Tooltip("share:Q", format=".1%")],
         )

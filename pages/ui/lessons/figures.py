@@ -332,10 +332,10 @@ def _hardness(selected: str) -> tuple[list[Picture], str]:
     hardness = thumbnails()["hardness"]
     level = float(hardness["edges"][HARD_LEVEL])
     shown = list(ORDERS)[1:] if selected == "both" else [selected]
-    table = plan_figures.histogram_table(hardness["edges"], {name: hardness["shares"][name] for name in shown})
+    table = plan_figures.histogram_table(hardness["edges"], hardness["shares"])
     shares = ", ".join(f"{formatting.percent(hard_share(name))} in {name} order" for name in shown)
     sentences = f"Queries whose hardest negative has a cosine of at least {level:g} (the dashed line): {shares}."
-    figure = plan_figures.hardness_figure(table, height=300, threshold=level)
+    figure = plan_figures.hardness_figure(table, shown=shown, height=300, threshold=level)
     figure = figure.properties(title="Hardest negative of each query")
     alt = f"Histogram of the cosine to the hardest negative in a batch. {sentences}"
     return [_picture("order", figure, alt, table)], sentences
