@@ -378,11 +378,14 @@ class Run:
 
         Raises:
             RunNotFoundError: The run folder was deleted.
-            RunError: Another process holds the lock for too long.
+            RunError: Another process holds the lock for too long, or `.status.lock` is no file.
         """
         self._check_folder()
+        lock = self.folder / ".status.lock"
+        if lock.is_symlink() or lock.is_dir():
+            raise RunError(f"run {self.id}: .status.lock is no file; delete it")
         try:
-            with FileLock(self.folder / ".status.lock", timeout=_LOCK_SECONDS, poll_interval=0.005):
+            with FileLock(lock, timeout=_LOCK_SECONDS, poll_interval=0.005):
                 before = self.status()
                 after = change(before)
                 if after is before:

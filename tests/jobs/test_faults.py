@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -346,3 +347,14 @@ def test_a_locked_status_is_an_error_that_names_the_run(run, monkeypatch):
     monkeypatch.setattr("bsc_core.runs._LOCK_SECONDS", 0.05)
     with FileLock(run.folder / ".status.lock"), pytest.raises(RunError, match="another process has locked its status"):
         run.update_status(step=1)
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, lambda lock: lock.symlink_to(lock.with_name("config.json"))])
+def test_a_status_lock_that_is_no_file_is_an_error_that_names_it(run, make):
+    lock = run.folder / ".status.lock"
+    lock.unlink(missing_ok=True)
+    make(lock)
+    config = (run.folder / "config.json").read_bytes()
+    with pytest.raises(RunError, match=r"\.status\.lock is no file; delete it"):
+        run.update_status(step=1)
+    assert (run.folder / "config.json").read_bytes() == config
