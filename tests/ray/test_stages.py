@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from bsc_core.batching import build_plan
 from bsc_core.config import DataConfig, make_config
 from bsc_core.data import read_pairs
+from bsc_core.data.io.validation import EXAMPLE_CELLS
 from bsc_core.errors import ColumnError, ConfigError, DataError, FileFormatError, InputError, PathError
 from bsc_core.ray.data import plan as ray_data
 from bsc_core.ray.data.cluster import check_answer
@@ -245,3 +246,16 @@ def test_vectors_far_larger_than_the_file_are_refused(tmp_path: Path, rows: int,
         source(zeros)
     assert source(pa.array([[0.5, 1.0]] * rows)).with_vectors
     assert not source(pa.array(["a text"] * rows)).with_vectors
+
+
+@pytest.mark.parametrize("row", [0, 2 * EXAMPLE_CELLS])
+def test_a_text_that_is_not_utf_8_is_reported_with_its_file(tmp_path: Path, row: int) -> None:
+    texts = [b"a text"] * (2 * EXAMPLE_CELLS + 1)
+    texts[row] = b"caf\xe9"
+    column = pa.array(texts, pa.binary())
+    damaged = pa.StringArray.from_buffers(len(column), *column.buffers()[1:])
+    file = tmp_path / "part.parquet"
+    pq.write_table(pa.table({"query": damaged, "document": ["b"] * len(texts)}), file)
+    pieces = parquet_pieces(str(tmp_path))
+    with pytest.raises(FileFormatError, match=r"part\.parquet: its data are damaged .*UTF.?8"):
+        row_source(DataConfig(train=str(tmp_path)), pieces, positives_only=False).count(pieces[0])

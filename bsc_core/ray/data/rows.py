@@ -13,6 +13,7 @@ import pyarrow.parquet
 from bsc_core.config import Columns, DataConfig
 from bsc_core.data.io.limits import (
     Sizes,
+    check_arrow,
     check_parquet_footer,
     check_parquet_size,
     check_parquet_vectors,
@@ -92,6 +93,7 @@ class RowSource:
             with pyarrow.parquet.ParquetFile(piece.path) as file:
                 columns += [VECTOR] * vectors
                 for batch in file.iter_batches(READ_ROWS, row_groups=[piece.row_group], columns=columns):
+                    check_arrow(batch, piece.path)
                     by_role = {role: _of_role(role, [batch[name] for name in names[role]]) for role in roles}
                     yield pyarrow.table(by_role | ({VECTOR: batch[VECTOR]} if vectors else {}))
         except (pyarrow.ArrowException, OSError) as error:
@@ -158,6 +160,8 @@ def row_source(config: DataConfig, pieces: Sequence[Piece], *, positives_only: b
     with pyarrow.parquet.ParquetFile(files[0]) as file:
         nested = nested_parquet_columns(file.schema_arrow)
         head = next(file.iter_batches(EXAMPLE_CELLS, columns=[name for name in names if name not in nested]), None)
+    if head is not None:
+        check_arrow(head, files[0])
     values = {name: [] if head is None or name in nested else head.column(name).to_pylist() for name in names}
     lines = list(range(1, 1 if head is None else 1 + head.num_rows))
     cells = cells_of(values) | {name: [""] * len(lines) for name in nested}
