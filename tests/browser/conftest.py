@@ -65,8 +65,15 @@ def scripts(chrome: Browser) -> Iterator[Page]:
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory, static_encoder: None) -> Iterator[AppServer]:
+def _session_server(tmp_path_factory: pytest.TempPathFactory, static_encoder: None) -> Iterator[AppServer]:
     yield from _serve(tmp_path_factory.mktemp("session-app"))
+
+
+@pytest.fixture(scope="module")
+def server(_session_server: AppServer) -> Iterator[AppServer]:
+    """The server that all modules share; the jobs of a module are stopped at its end."""
+    yield _session_server
+    _session_server.stop_jobs()
 
 
 @pytest.fixture
@@ -76,9 +83,9 @@ def private_server(tmp_path: Path, static_encoder: None) -> Iterator[AppServer]:
 
 
 @pytest.fixture(scope="session")
-def sample_run(server: AppServer) -> Run:
+def sample_run(_session_server: AppServer) -> Run:
     """A run of the static encoder on the sample data, trained a little."""
-    return train_sample_run(server.store)
+    return train_sample_run(_session_server.store)
 
 
 def _serve(folder: Path) -> Iterator[AppServer]:

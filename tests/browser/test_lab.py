@@ -165,7 +165,6 @@ def test_repeated_keys_move_the_temperature_and_the_link_has_the_last_value(visi
 def test_the_server_gets_no_message_while_a_slider_is_dragged_and_one_when_it_is_released(
     visit, name: str, lesson: str, slider: str
 ) -> None:
-    visit.server.stop_jobs()  # of other tests, since the sidebar updates while a run is active
     page, sockets, messages = visit.page, [], []
 
     def collect(socket: WebSocket) -> None:

@@ -114,8 +114,7 @@ def test_texts_that_look_like_markup_are_shown_unchanged(visit, finished):
     assert visit.rows("Runs with state, metric on dev, settings that differ, progress, group and age")
     check_no_markup(page)
 
-    visit.open("embeddings", run=finished.run.id)
-    page.get_by_role("radio", name="PCA").click()
+    visit.open("embeddings", run=finished.run.id, **{"embeddings.method": "PCA"})
     find = page.get_by_role("textbox", name="Find texts")
     find.fill("onerror bread")
     find.press("Enter")
