@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import combinations
 from typing import Any
 
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from bsc_core.config import BSCLossConfig, LossConfig
 from bsc_core.losses import build_loss
+from bsc_core.losses.kernel.temperature import FixedTemperature
 
 DIRECTIONS = ("query_to_doc", "doc_to_query", "query_to_query", "doc_to_doc")
 SWITCHES: dict[str, dict[str, Any]] = {
@@ -25,9 +27,13 @@ SWITCHES: dict[str, dict[str, Any]] = {
     "decoupled": {"decoupled": True},
     "debiased": {"debiased_prior": 0.1},
     "learned": {"learn_temperature": True, "temperature": 0.5},
+    "schedule": {"temperature_schedule": "cosine", "temperature_end": 0.1},
     "matryoshka": {"matryoshka_dims": [6, 3], "matryoshka_weights": [1.0, 0.5]},
 }
-SWITCH_PAIRS = [*[(name,) for name in SWITCHES], *combinations(SWITCHES, 2)]
+SWITCH_PAIRS = [
+    *[(name,) for name in SWITCHES],
+    *[pair for pair in combinations(SWITCHES, 2) if pair != ("learned", "schedule")],  # a config has one of them
+]
 """Each switch of the treatment of negatives alone, and all pairs of them."""
 
 bsc_configs = st.builds(
@@ -82,6 +88,16 @@ def config_of(**values: Any) -> LossConfig:
 
 def loss_of(*, dimensions: int | None = None, threshold: float = 0.5, **values: Any) -> Any:
     return build_loss(config_of(**values), threshold=threshold, dimensions=dimensions)
+
+
+def switched_loss(names: Sequence[str]) -> Any:
+    """Return the BSC loss with some of the SWITCHES, after a quarter of the steps of its temperature schedule."""
+    values = {key: value for name in names for key, value in SWITCHES[name].items()}
+    loss = loss_of(name="bsc", **{"temperature": 0.3} | values)
+    for module in loss.modules():
+        if isinstance(module, FixedTemperature):
+            module.set_progress(0.25)
+    return loss
 
 
 def unit(row: np.ndarray) -> np.ndarray:

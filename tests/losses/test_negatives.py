@@ -16,7 +16,7 @@ from torch import Tensor
 from bsc_core.errors import ConfigError, InputError
 from bsc_core.losses.kernel import negatives, tiled
 from bsc_core.losses.kernel.negatives import TIE
-from tests.losses.oracles import DIRECTIONS, SWITCH_PAIRS, SWITCHES, cosine, loss_of
+from tests.losses.oracles import DIRECTIONS, SWITCH_PAIRS, cosine, loss_of, switched_loss
 
 
 def vectors(seed: int, *shapes: tuple[int, int]) -> list[Tensor]:
@@ -262,8 +262,7 @@ def test_values_above_a_limit_are_found(dtype: torch.dtype, axes: tuple[int, ...
 @pytest.mark.parametrize("extra", [0, 5])
 def test_gradients_are_those_of_finite_differences(names: tuple[str, ...], extra: int) -> None:
     batch = Batch(3, extra=extra)
-    config = {key: value for name in names for key, value in SWITCHES[name].items()}
-    loss = loss_of(name="bsc", **{"temperature": 0.3} | config).double()
+    loss = switched_loss(names).double()
     with torch.no_grad():
         weights = [name for name in names if "weights" in name]
     if weights:  # their cosines have no gradient: compare with a copy that shares the cosines

@@ -31,7 +31,7 @@ from bsc_core.training.loop.step import (
     batch_texts,
     make_batch,
 )
-from tests.losses.oracles import SWITCH_PAIRS, SWITCHES
+from tests.losses.oracles import SWITCH_PAIRS, switched_loss
 
 MICRO_TOKENS = 16
 ROWS = np.array([0, 1, 2, 3, 8, 9, 14, 0], dtype=np.int32)  # repeated queries, and a repeated row
@@ -182,8 +182,7 @@ def test_stored_and_recomputed_gradients_equal_those_of_separate_rows(bench: Ben
 @pytest.mark.parametrize("names", SWITCH_PAIRS, ids=" and ".join)
 def test_recomputed_gradients_of_each_pair_of_switches_equal_stored_ones(bench: Bench, names: tuple[str, ...]) -> None:
     bench.model.eval()
-    switches = {key: value for name in names for key, value in SWITCHES[name].items()}
-    loss = loss_of({"name": "bsc", "temperature": 0.3} | switches)
+    loss = switched_loss(names)
     guide = np.random.default_rng(0).normal(size=(len(bench.dataset.texts), 4)).astype(np.float32)
     one, stored, _ = bench.step(loss, ROWS, "never", guide=guide)
     two, recomputed, _ = bench.step(loss, ROWS, "always", guide=guide)

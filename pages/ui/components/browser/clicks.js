@@ -29,6 +29,11 @@ function acknowledge(target) {
 // Applies a theme that is chosen to all pages: Streamlit stores it for the page on which the app was opened.
 // A theme that was chosen before this script was loaded is applied when it starts.
 function shareTheme() {
+  try {
+    localStorage.length;
+  } catch {
+    return; // the browser blocks it
+  }
   for (const name of ["setItem", "removeItem"]) {
     const change = Storage.prototype[name];
     Storage.prototype[name] = function (key, ...value) {
