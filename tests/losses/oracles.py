@@ -14,7 +14,7 @@ from torch import Tensor
 
 from bsc_core.config import BSCLossConfig, LossConfig
 from bsc_core.losses import build_loss
-from bsc_core.losses.kernel.temperature import FixedTemperature
+from bsc_core.losses.kernel.temperature import set_progress
 
 DIRECTIONS = ("query_to_doc", "doc_to_query", "query_to_query", "doc_to_doc")
 SWITCHES: dict[str, dict[str, Any]] = {
@@ -94,9 +94,7 @@ def switched_loss(names: Sequence[str]) -> Any:
     """Return the BSC loss with some of the SWITCHES, after a quarter of the steps of its temperature schedule."""
     values = {key: value for name in names for key, value in SWITCHES[name].items()}
     loss = loss_of(name="bsc", **{"temperature": 0.3} | values)
-    for module in loss.modules():
-        if isinstance(module, FixedTemperature):
-            module.set_progress(0.25)
+    set_progress(loss, 0.25)
     return loss
 
 

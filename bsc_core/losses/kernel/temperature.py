@@ -81,6 +81,13 @@ class LinearTemperature(nn.Module):
 Temperature = FixedTemperature | LearnedTemperature | LinearTemperature
 
 
+def set_progress(loss: nn.Module, share: float) -> None:
+    """Set the scheduled temperatures of a loss for a share of training, from 0 at the first step to 1 at the last."""
+    for module in loss.modules():
+        if isinstance(module, FixedTemperature):
+            module.set_progress(share)
+
+
 def make_temperature(config: SoftmaxOverBatch) -> Temperature:
     """Return the temperature module of a loss; its config has checked the range."""
     if not config.learn_temperature:

@@ -13,6 +13,7 @@ import pyarrow.parquet
 from bsc_core.config import Columns, DataConfig
 from bsc_core.data.io.limits import (
     Sizes,
+    arrow_columns,
     check_arrow,
     check_parquet_footer,
     check_parquet_size,
@@ -160,9 +161,8 @@ def row_source(config: DataConfig, pieces: Sequence[Piece], *, positives_only: b
     with pyarrow.parquet.ParquetFile(files[0]) as file:
         nested = nested_parquet_columns(file.schema_arrow)
         head = next(file.iter_batches(EXAMPLE_CELLS, columns=[name for name in names if name not in nested]), None)
-    if head is not None:
-        check_arrow(head, files[0])
-    values = {name: [] if head is None or name in nested else head.column(name).to_pylist() for name in names}
+    found = {} if head is None else arrow_columns(head, files[0])
+    values = {name: found.get(name, []) for name in names}
     lines = list(range(1, 1 if head is None else 1 + head.num_rows))
     cells = cells_of(values) | {name: [""] * len(lines) for name in nested}
     table = Table(files[0], tuple(names), cells, lines, (), nested, "row")

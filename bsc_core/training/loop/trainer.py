@@ -23,7 +23,7 @@ from bsc_core.encoders import eval_mode
 from bsc_core.encoders.forward import Forward, make_forward
 from bsc_core.encoders.tokens import TokenTable
 from bsc_core.errors import InputError, TrainingError
-from bsc_core.losses.kernel.temperature import FixedTemperature
+from bsc_core.losses.kernel.temperature import set_progress
 from bsc_core.training.loop.device import activation_memory, peak_memory_bytes, resolve_precision
 from bsc_core.training.loop.distributed import Distributed
 from bsc_core.training.loop.optim import clip_gradients, make_optimizer, make_schedule, reset_moments
@@ -358,10 +358,7 @@ class Trainer:
 
     def _set_temperature(self, step: int, steps: int) -> None:
         """Set the temperatures that follow a schedule. step: from 1 to `steps`."""
-        share = min(1.0, (step - 1) / max(1, steps - 1))
-        for module in self.loss.modules():
-            if isinstance(module, FixedTemperature):
-                module.set_progress(share)
+        set_progress(self.loss, min(1.0, (step - 1) / max(1, steps - 1)))
 
     def _temperature(self) -> float | None:
         temperature = getattr(self.loss, "temperature", None)
