@@ -171,7 +171,9 @@ def test_length_wins_without_normalization_and_does_not_with_it() -> None:
     assert int(facts["raw_takes"]) > int(facts["unit_takes"])
     assert int(facts["raw_right"]) < int(facts["unit_right"])
     assert int(facts["range_takes"]) == int(facts["pairs"]) > int(facts["unit_takes"])
-    assert float(facts["range_spread"]) > 10 * float(facts["unit_spread"])
+    assert float(facts["range_lead"]) > 100 * float(facts["unit_lead"])
+    alone = explain_batch(preset_batch("stretched"), normalization="range_columns", temperature=1.0).rows
+    assert (alone.max(axis=1) > 0.99).all()
     for temperature in (0.1, 1.0, 10.0):  # does not change the order
         rows = explain_batch(preset_batch("stretched"), normalization="range_columns", temperature=temperature).rows
         assert (rows.argmax(axis=1) == int(facts["longer"]) - 1).all()
@@ -348,16 +350,16 @@ def test_a_mask_removes_what_is_above_its_limit_and_no_margin_separates_right_fr
     batch, kinds, gaps = masked_batch(), kinds_of_negatives(), cosine_gaps()
     documents = np.array(batch.document_texts)
     assert (sum(kinds.values()) + np.eye(len(batch)) == 1).all()
-    assert (kinds["hard negatives"].sum(axis=1) == 1).all()
+    assert (kinds["most similar wrong documents"].sum(axis=1) == 1).all()
     for row, column in np.argwhere(kinds["false negatives"]):
         assert documents[row] != documents[column]
     largest = {name: float(gaps[cells].max()) for name, cells in kinds.items()}
-    assert largest["hard negatives"] > largest["false negatives"]
+    assert largest["most similar wrong documents"] > largest["false negatives"]
     counts = [removed_counts(margin) for margin in MASK_MARGINS]
     for margin, count in zip(MASK_MARGINS, counts, strict=True):
         off_diagonal = ~np.eye(len(batch), dtype=bool)
         np.testing.assert_array_equal(masked_cells(margin), (gaps > -margin + 1e-6) & off_diagonal)
-        assert not count["false negatives"] or count["hard negatives"]
+        assert not count["false negatives"] or count["most similar wrong documents"]
     for name in kinds:
         assert [count[name] for count in counts] == sorted(count[name] for count in counts)
 

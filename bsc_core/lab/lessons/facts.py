@@ -111,12 +111,13 @@ def temperature_facts() -> Facts:
 
 
 def normalization_facts() -> Facts:
-    """Count which documents are chosen with and without normalization, and the spread of the scores."""
+    """Count which documents rank first with and without normalization, and by how much their scores lead."""
     batch = preset_batch("stretched")
     raw, unit = explain_batch(batch, normalization="none"), explain_batch(batch)
     by_range = explain_batch(batch, normalization="range_columns", temperature=1.0)
     positives = np.arange(len(batch))
-    compared = {"unit_spread": explain_batch(batch, temperature=1.0), "range_spread": by_range}
+    scores = {"unit_lead": explain_batch(batch, temperature=1.0).logits, "range_lead": by_range.logits}
+    leads = {name: np.diff(np.sort(rows, axis=1)[:, -2:]).mean() for name, rows in scores.items()}
     return {
         "dimensions": str(batch.documents.shape[1]),
         "longer": str(LONGER + 1),
@@ -127,7 +128,7 @@ def normalization_facts() -> Facts:
         "unit_takes": str(int((first_largest(unit.rows) == LONGER).sum())),
         "raw_right": str(int((first_largest(raw.rows) == positives).sum())),
         "unit_right": str(int((first_largest(unit.rows) == positives).sum())),
-        **{name: decimal(float(np.ptp(one.logits)), 1) for name, one in compared.items()},
+        **{name: decimal(float(lead), 2) for name, lead in leads.items()},
     }
 
 
@@ -213,6 +214,7 @@ def combined_facts() -> Facts:
     held_out = [np.mean([one.spearman for one in graded_results(mu, held_out=True)]) for mu in MUS]
     return {
         "held_rho": decimal(float(max(held_out))),
+        "seeds": str(SEEDS),
         "held_out": str(len(np.unique(sample_rows("graded_held_out")[0].query))),
         **{f"{name}_mrr": decimal(float(value)) for name, value in mrr.items()},
         **{f"{name}_rho": decimal(float(value)) for name, value in rho.items()},
@@ -263,13 +265,13 @@ def mask_facts() -> Facts:
         "narrow": f"{NARROW:g}",
         "wide": f"{WIDE:g}",
         "false": str(kinds["false negatives"]),
-        "wrong": str(kinds["hard negatives"] + kinds["other negatives"]),
+        "wrong": str(kinds["most similar wrong documents"] + kinds["other wrong documents"]),
         "queries": str(len(masked_batch())),
         "narrow_false": str(narrow["false negatives"]),
-        "narrow_wrong": str(narrow["hard negatives"] + narrow["other negatives"]),
+        "narrow_wrong": str(narrow["most similar wrong documents"] + narrow["other wrong documents"]),
         "wide_false": str(wide["false negatives"]),
-        "wide_wrong": str(wide["hard negatives"] + wide["other negatives"]),
-        "wide_hard": str(wide["hard negatives"]),
+        "wide_wrong": str(wide["most similar wrong documents"] + wide["other wrong documents"]),
+        "wide_hard": str(wide["most similar wrong documents"]),
         "wide_gradient": percent(removed_gradient(WIDE)),
     }
 

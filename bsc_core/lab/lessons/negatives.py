@@ -19,7 +19,7 @@ STRENGTHS = tuple(map(float, range(21)))
 """Strengths of the hardness weights."""
 PRIORS = tuple(np.round(np.arange(0, 0.251, 0.005), 3).tolist())
 """Priors of the debiased loss."""
-RANKS = ("hardest negative", "second negative", "other negatives")
+RANKS = ("hardest negative", "second negative", "other wrong documents")
 
 
 @cache
@@ -40,8 +40,8 @@ def masked_batch() -> LabBatch:
 def kinds_of_negatives() -> dict[str, Mask]:
     """Return the cells (B, B) of each kind of negative of `masked_batch`.
 
-    A false negative is the right answer of the other question of a couple. Of the other documents, the most similar
-    one of each query is its hard negative.
+    A false negative is the right answer of the other question of a couple. The other
+    documents are wrong.
     """
     couples, pairs = len(sample_rows("paraphrases")[0]), len(masked_batch())
     rows = np.arange(pairs)
@@ -50,7 +50,7 @@ def kinds_of_negatives() -> dict[str, Mask]:
     wrong = ~false & ~np.eye(pairs, dtype=bool)
     hard = np.zeros_like(wrong)
     hard[rows, np.where(wrong, cosine_gaps(), -np.inf).argmax(axis=1)] = True
-    return {"false negatives": false, "hard negatives": hard, "other negatives": wrong & ~hard}
+    return {"false negatives": false, "most similar wrong documents": hard, "other wrong documents": wrong & ~hard}
 
 
 @cache
@@ -79,7 +79,7 @@ def removed_gradient(margin: float) -> float:
     """
     push = explain_batch(masked_batch(), symmetric=False).gradient
     kinds = kinds_of_negatives()
-    wrong = kinds["hard negatives"] | kinds["other negatives"]
+    wrong = kinds["most similar wrong documents"] | kinds["other wrong documents"]
     return float(push[wrong & masked_cells(margin)].sum() / push[wrong].sum())
 
 

@@ -506,7 +506,7 @@ def _removed_negatives(margin: float) -> tuple[list[Picture], str]:
     figure = figures.limit_figure(values, margin, title=title, axis="cosine of the positive minus that of the negative")
     return [_picture("mask", figure, f"{title}. {'; '.join(names.values())}.")], (
         f"At a margin of {margin:g}: {'; '.join(names.values())}. The mask uses the cosines of the encoder itself. A "
-        "false negative is a right answer with another wording; the hard negative is the most similar wrong document."
+        "false negative is a right answer with another wording."
     )
 
 
