@@ -38,7 +38,7 @@ USER_HEADER = "X-Bsc-User"  # request header with `User.signed_in_as`; set by th
 EVERYONE = "*"
 WEEK = 7 * 24 * 3600.0  # seconds
 _KEY_BYTES = 32
-_LOCK_FILE = ".users.lock"
+_LOCK_FILE, _QUOTA_LOCK = ".users.lock", ".quota.lock"
 
 Role = Literal["owner", "member", "student"]
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,39}$")]
@@ -358,6 +358,26 @@ def check_disk(store: RunStore, user: User, additional_bytes: int = 0) -> None:
             f"your runs and files would use {used:.2f} of {user.quota.disk_gb:g} GB; "
             "delete runs, or ask the owner of this app"
         )
+
+
+def check_run_disk(run: Run, additional_bytes: int) -> None:
+    """Check the disk quota of the owner of a run, in a shared app, before its folder grows.
+
+    Raises:
+        InputError: The limit is exceeded.
+    """
+    if (root := os.environ.get(SHARED)) is not None:
+        owner = read_users(Path(root)).get(run_access(run).owner or "")
+        if owner is not None:
+            check_disk(run.store, owner, additional_bytes)
+
+
+def quota_lock_of(root: Path) -> FileLock:
+    """Return the lock of a shared app from the check of a quota until the runs or files that it admits exist.
+
+    It excludes the threads of this server, and other servers of the same runs folder. It is reentrant.
+    """
+    return FileLock(root / _QUOTA_LOCK, is_singleton=True)
 
 
 def check_dataset_number(store: RunStore, user: User) -> None:

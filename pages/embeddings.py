@@ -3,7 +3,7 @@
 import numpy as np
 import streamlit as st
 
-from pages.ui.components import display, page_layout
+from pages.ui.components import data_cache, display, page_layout, run_data
 from pages.ui.embeddings import frames, geometry, map_view, pair_matrix, selection
 
 context = page_layout.setup_page(
@@ -15,7 +15,8 @@ context = page_layout.setup_page(
 with display.show_errors():
     data = frames.load_map_data(context)
     if data is None:
-        text = "This run has no embeddings yet. Its map appears here when they are computed."
+        run = data_cache.run_store().get(context.run_id or "")
+        text = run_data.no_embeddings_text(run, "Its map appears here")
         page_layout.empty_state(text, "Open the run", "runs", key="embeddings.wait", run=context.run_id)
         st.stop()
     data, method, animated = map_view.select_view(data)

@@ -15,10 +15,12 @@ with display.show_errors():
     query = search.query_box(search_cell)
     models = search.select_models(run, model_cells) if run else search.select_encoders(context, model_cells[0])
     if models is None:
-        text = "This run has no embeddings yet. Search results appear here when they are computed."
+        text = run_data.no_embeddings_text(run, "Search results appear here")
         page_layout.empty_state(text, "Open the run", "runs", key="retrieval.wait", run=run.id)
         st.stop()
 
+    if any(isinstance(model, run_data.Model) and model.when == run_data.SO_FAR for model in models):
+        st.caption("The run is still training. The results are those of its best epoch so far and change with it.")
     data = run_data.load_splits(run) if run else data_cache.dataset_splits(context.dataset_key)
     splits = ["dev"] if data.test is None else ["dev", "test"]
     split = splits[0]

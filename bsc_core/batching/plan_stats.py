@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from bsc_core.batching.hardness import Hardness, plan_hardness
 from bsc_core.batching.plan import UNREADABLE, BatchPlan
+from bsc_core.batching.strategies.clusters import cluster_count
 from bsc_core.config import BatchingConfig
 from bsc_core.data import PairDataset
 from bsc_core.errors import FileFormatError
@@ -151,6 +152,8 @@ def plan_warnings(config: BatchingConfig, dataset: PairDataset) -> list[str]:
     name = "neighbors" if config.strategy == "nearest" else "shingle_neighbors"
     if requested > texts - 1 and name in config.model_fields_set:
         warnings.append(f"{name} is {requested:,}, and there are only {texts - 1:,} other texts, so all are searched")
+    if config.strategy == "clusters" and (clusters := cluster_count(config.clusters, texts)) < config.clusters:
+        warnings.append(f"clusters is {config.clusters:,}, and there are only {texts:,} texts, so it is {clusters:,}")
     documents = len(np.unique(dataset.document))
     if config.strategy == "communities" and config.skip_ranks >= documents - 1:
         warnings.append(

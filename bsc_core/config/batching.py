@@ -62,7 +62,7 @@ class BatchingConfig(Section):
     stop_count: int = Field(100, ge=0, title="Frequent words")
     """Number of most frequent words that are used as stop words."""
     clusters: int = Field(300, ge=1)
-    """Number of k-means clusters."""
+    """Number of k-means clusters; one for every 4 distinct texts if there are fewer texts than clusters."""
     graph_neighbors: int = Field(20, ge=1, le=1000, title="Linked documents")
     """Number of documents to which a pair is linked in the graph of communities and cuthill_mckee."""
     skip_ranks: int = Field(30, ge=0, le=1000, title="Skipped ranks")

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -203,31 +203,18 @@ def select_training_rows(config: RunConfig, train: PairDataset) -> PairDataset:
     if len(train) < 2:
         raise DataError(f"{source}: one training pair is left; a batch needs at least 2")
     if config.batching.single_source and train.source is not None:
-        numbers = np.unique(train.source).tolist()
-        parts = {f"file {number + 1} of the training pairs": train.source == number for number in numbers}
-        _check_batching(config, {name: train.take(rows) for name, rows in parts.items()})
-    else:
-        _check_batching(config, {source: train})
+        numbers, counts = np.unique(train.source, return_counts=True)
+        for number in numbers[counts == 1].tolist():
+            raise DataError(
+                f"file {number + 1} of the training pairs: one training pair is left; set batching.single_source = "
+                "false, or add rows"
+            )
     return train
 
 
 def trains_on_negatives(config: RunConfig) -> bool:
     """Return whether rows labeled negative are trained on. Only a run with a single loss can leave them out."""
     return any(getattr(loss, "labeled_negatives", True) for loss in single_losses(config.loss))
-
-
-def _check_batching(config: RunConfig, parts: Mapping[str, PairDataset]) -> None:
-    """Raise DataError for more clusters than texts, or a single row, before encoding. parts: the rows by their name."""
-    batching = config.batching
-    for name, rows in parts.items():
-        texts = len(np.unique(rows.query if batching.group_by == "query" else rows.document))
-        if batching.strategy == "clusters" and batching.clusters > texts:
-            raise DataError(
-                f"{name}: batching.clusters is {batching.clusters} and there are {texts} distinct texts to "
-                f"cluster; choose at most {texts}"
-            )
-        if len(rows) == 1:
-            raise DataError(f"{name}: one training pair is left; set batching.single_source = false, or add rows")
 
 
 def _check_classes(config: RunConfig, train: PairDataset) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bsc_core.batching import BatchPlan, build_plan
-from bsc_core.batching.strategies.clusters import assign, fit_centroids
+from bsc_core.batching.strategies.clusters import assign, cluster_count, fit_centroids
 from bsc_core.config import BatchingConfig
 from bsc_core.errors import InputError
 
@@ -54,10 +54,18 @@ def test_centroids_are_assigned_by_distance() -> None:
     assert np.array_equal(assign(vectors, centroids), distances.argmin(axis=1))
 
 
-def test_more_clusters_than_texts_are_refused_in_one_sentence(dataset_of, vectors_of) -> None:
-    dataset = dataset_of([0, 1, 2], [0, 1, 2])
-    with pytest.raises(InputError, match="clusters is 300 and there are 3 distinct texts"):
-        build_plan(BatchingConfig(strategy="clusters"), dataset, vectors_of(dataset), seed=0, epoch=0)
+def test_of_more_clusters_than_texts_one_for_four_texts_is_used(dataset_of, vectors_of) -> None:
+    assert [cluster_count(8, texts) for texts in (1, 3, 7, 8, 9)] == [1, 1, 1, 8, 8]
+    dataset = dataset_of(list(range(24)), list(range(24)))
+    plans = [
+        build_plan(
+            BatchingConfig(strategy="clusters", clusters=clusters), dataset, vectors_of(dataset), seed=0, epoch=0
+        )
+        for clusters in (300, 6)
+    ]
+    np.testing.assert_array_equal(plans[0].order, plans[1].order)
+    assert plans[0].centroids is not None
+    assert len(plans[0].centroids) == 6
 
 
 @pytest.mark.parametrize("strategy", ["clusters", "neighbors", "nearest"])

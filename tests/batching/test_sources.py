@@ -166,9 +166,15 @@ def test_a_source_with_one_row_is_refused(dataset_of) -> None:
 
 def test_errors_and_facts_name_the_file(dataset_of, vectors_of) -> None:
     dataset = mixed_pairs(dataset_of, [20, 4])
+    broken = vectors_of(dataset)
+    broken[dataset.query[dataset.source == 1]] = np.nan
     config = BatchingConfig(strategy="clusters", clusters=5, single_source=True)
-    with pytest.raises(InputError, match=r"file 2 of the training pairs: clusters is 5 and there are 4"):
-        build_plan(config, dataset, vectors_of(dataset), seed=0, epoch=0)
+    with pytest.raises(InputError, match=r"file 2 of the training pairs: embeddings are not finite"):
+        build_plan(config, dataset, broken, seed=0, epoch=0)
+    assert build_plan(config, dataset, vectors_of(dataset), seed=0, epoch=0).facts == {
+        "clusters of file 1": 5.0,
+        "clusters of file 2": 1.0,
+    }
     words = build_plan(BatchingConfig(strategy="words", single_source=True), dataset, seed=0, epoch=0)
     assert words.facts == {"words of file 1": 20.0, "words of file 2": 4.0}
     near = build_plan(BatchingConfig(single_source=True), dataset, vectors_of(dataset), seed=0, epoch=0)

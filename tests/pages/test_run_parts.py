@@ -122,7 +122,7 @@ def test_the_model_is_merged_with_its_start_at_a_chosen_alpha(
     app.select_slider(key=f"runs.alpha.{finished.id}").set_value(0.3).run()
     assert merge.point_sentence(curve, 0.3) in page_text(app)
     with monkeypatch.context() as patch:
-        patch.setattr(merge.users, "check_space", Mock(side_effect=InputError("the disk quota is used up")))
+        patch.setattr(merge, "check_run_disk", Mock(side_effect=InputError("the disk quota is used up")))
         assert "the disk quota is used up" in page_text(app.run())
     app = click(app.run(), f"runs.merge.{merge.task_folder(finished, 0.3).name}")
     saved = merging.merged_folder(finished, 0.3)

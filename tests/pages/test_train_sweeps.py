@@ -96,12 +96,14 @@ def test_the_config_file_gives_the_same_runs_on_the_command_line(runs: RunStore,
     assert cells == [(False, 3), (False, 4), (True, 3), (True, 4)]
 
 
-def test_a_list_turns_back_into_its_first_value(runs: RunStore) -> None:
-    app = open_with_lists(loss__bsc__temperature=[0.3, 0.4])
+def test_a_setting_that_is_no_longer_a_list_has_the_value_of_before(runs: RunStore) -> None:
+    before = open_page("train").number_input(key="train.loss.bsc.temperature").value
+    app = open_with_lists(loss__bsc__temperature=[0.3, 0.4], loss__bsc__labeled_negatives=[False, True])
     select_lists(app)
-    assert app.number_input(key="train.loss.bsc.temperature").value == 0.3
+    assert app.number_input(key="train.loss.bsc.temperature").value == before
     assert app.button(key="train.launch").label == "Launch run"
-    assert config_file(app)["loss"]["temperature"] == 0.3
+    assert config_file(app)["loss"]["temperature"] == before
+    assert config_file(app)["loss"].get("labeled_negatives", True) is True
 
 
 def test_switching_the_sweep_off_leaves_one_run(runs: RunStore) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from bsc_core.batching import BatchPlan, build_plan, plan_collisions
+from bsc_core.batching.plan_stats import plan_warnings
 from bsc_core.config import make_config
 from bsc_core.data.decisions import Decision, add_decisions
 from bsc_core.encoders import encode
@@ -174,9 +175,13 @@ def test_marked_pairs_are_excluded_from_the_loss_and_never_share_a_batch(tiny_en
         assert not (query in texts and document in answers)
 
 
-def test_more_clusters_than_texts_are_refused_before_training(tiny_encoder: Path, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"batching.clusters is 5000 and there are \d+ distinct texts to cluster"):
-        Experiment(tiny_encoder, tmp_path, {"strategy": "clusters", "clusters": 5000})
+def test_of_more_clusters_than_texts_a_fitting_number_is_used(tiny_encoder: Path, tmp_path: Path) -> None:
+    experiment = Experiment(tiny_encoder, tmp_path, {"strategy": "clusters", "clusters": 5000})
+    experiment.train()
+    texts = len(np.unique(experiment.rows.query))
+    assert experiment.plans()[0].facts["clusters"] == texts // 4
+    [warning] = plan_warnings(experiment.config.batching, experiment.rows)
+    assert warning == f"clusters is 5,000, and there are only {texts} texts, so it is {texts // 4}"
 
 
 @pytest.mark.parametrize("name", ["mse", "contrastive", "online_contrastive", "pearson", "triplet"])

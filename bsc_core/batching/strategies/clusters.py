@@ -14,6 +14,7 @@ from bsc_core.neighbors import nearest, unit_rows
 from bsc_core.types import Ids, Progress, Vectors
 
 SAMPLE = 256  # texts for each cluster in the sample that fits the centroids
+TEXTS_PER_CLUSTER = 4  # if there are fewer texts than clusters
 MIN_BATCH = 1024
 BLOCK = 65_536  # texts assigned at a time
 
@@ -22,17 +23,13 @@ def clusters(inputs: StrategyInput) -> StrategyResult:
     """Group rows of one k-means cluster.
 
     Raises:
-        InputError: Embeddings are missing or not finite, or there are more clusters than texts.
+        InputError: Embeddings are missing or not finite.
     """
     config, texts, seed = inputs.config, inputs.texts, inputs.seed
     embeddings = inputs.required_embeddings()
     if len(inputs.dataset) == 0:
         return StrategyResult.empty()
-    if config.clusters > len(texts):
-        raise InputError(
-            f"clusters is {config.clusters} and there are {len(texts)} distinct texts to cluster; "
-            f"choose at most {len(texts)}"
-        )
+    count = cluster_count(config.clusters, len(texts))
 
     def read(positions: NDArray[np.int64] | slice) -> Vectors:
         vectors = embeddings[texts[positions]]
@@ -40,12 +37,17 @@ def clusters(inputs: StrategyInput) -> StrategyResult:
             raise InputError("embeddings are not finite; encode the texts again")
         return unit_rows(vectors) if config.metric == "cosine" else vectors
 
-    sample = read(sample_positions(len(texts), config.clusters, seed=seed))
-    centroids = fit_centroids(sample, config.clusters, seed=seed, start=inputs.centroids)
+    sample = read(sample_positions(len(texts), count, seed=seed))
+    centroids = fit_centroids(sample, count, seed=seed, start=inputs.centroids)
     cluster_of_text = _assign_in_blocks(read, len(texts), centroids, inputs.report)
     shingles = cluster_of_text[inputs.text_of_row].astype(np.int64)
     facts: dict[str, float | str] = {"clusters": float(len(np.unique(cluster_of_text)))}
     return group_by_shingle(inputs, shingles, facts, centroids=centroids)
+
+
+def cluster_count(configured: int, texts: int) -> int:
+    """Return the number of clusters of so many distinct texts: as configured, or fewer if there are fewer texts."""
+    return configured if configured <= texts else max(1, texts // TEXTS_PER_CLUSTER)
 
 
 def fit_centroids(vectors: Vectors, clusters: int, *, seed: int, start: Vectors | None = None) -> Vectors:

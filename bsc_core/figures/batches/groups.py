@@ -84,8 +84,9 @@ def group_figure(table: pd.DataFrame, *, columns: int = 6, size: int = 130) -> a
         tooltip=["text:N", alt.Tooltip("cosine:Q", title="cosine to the anchor", format=".3f"), "row:Q"],
     )
     order, header = list(dict.fromkeys(table["group"])), alt.Header(labelFontSize=11)
+    anchors_last = table.sort_values("role", ascending=False, kind="stable")  # above neighbors with an equal vector
     return (
-        alt.layer(spokes, points, data=table)
+        alt.layer(spokes, points, data=anchors_last)
         .properties(width=size, height=size)
         .facet(facet=alt.Facet("group:N", title=None, sort=order, header=header), columns=columns)
     )

@@ -22,9 +22,11 @@ from bsc_core.encoders.merging import Weights, average_weights, copy_weights, in
 from bsc_core.errors import ConfigError, InputError
 from bsc_core.evaluation import Evaluator
 from bsc_core.evaluation.general import GeneralSuite
+from bsc_core.files import folder_bytes
 from bsc_core.run_results import run_data
 from bsc_core.runs import GENERAL_SCORE, RESULT, Run
 from bsc_core.training.checkpoint import checkpoints
+from bsc_core.users import check_run_disk
 
 if TYPE_CHECKING:
     from bsc_core.data.dataset import TextTable
@@ -92,7 +94,13 @@ class Candidates:
         return {**scores, GENERAL_SCORE: general.get(GENERAL_SCORE), "metrics": metrics}
 
     def save(self, weights: Weights, folder: Path, title: str, about: Mapping[str, object], point: Point) -> None:
-        """Save the model with these weights as a sentence-transformers folder."""
+        """Save the model with these weights as a sentence-transformers folder.
+
+        Raises:
+            InputError: The run was deleted; its folder is not created again.
+        """
+        if not self.run.exists:
+            raise InputError(f"run {self.run.id} was deleted; restore it, then save the model again")
         self.use(weights)
         card = model_card(
             title,
@@ -267,6 +275,7 @@ def perform(folder: Path, request: Any) -> None:
     if alpha is None:
         report = merge_curve(run, on_progress=on_progress)
     else:
+        check_run_disk(run, folder_bytes(run.model_folder))
         report = merge_curve(run, (alpha,), alpha=alpha, output=merged_folder(run, alpha), on_progress=on_progress)
     write_result(folder, report)
 

@@ -20,12 +20,23 @@ from bsc_core.jobs.actions.stopping import check_ended, has_live_process
 from bsc_core.jobs.backends import get_backend
 from bsc_core.jobs.local.processes import start_supervisor
 from bsc_core.jobs.queue import check_locks
-from bsc_core.runs import DRAFT, LAUNCHED, RESUMED, Run, RunStore, new_run_id
+from bsc_core.runs import (
+    DRAFT,
+    EVALUATION_SIZES,
+    INTERVALS,
+    LAUNCHED,
+    PREVIOUS_NAMES,
+    RESUMED,
+    Run,
+    RunStore,
+    new_run_id,
+)
 
 COPIED = (
     *("model", "loss", "evaluation", "plans", "vectors", "false_negatives", "marks"),
     *("embeddings_before.npy", "embeddings_after.npy", "texts.json", "group.json", "first_batch.json", "metrics.jsonl"),
 )
+_OF_OLD_MODEL = ("evaluation/after", EVALUATION_SIZES, PREVIOUS_NAMES[EVALUATION_SIZES], INTERVALS)
 SPARSE_ABOVE = 2**28  # bytes
 _BUSY_SECONDS = 5.0
 
@@ -114,6 +125,8 @@ def _create(store: RunStore, run: Run, *, is_queued: bool = False) -> Run:
         _check_disk_size(run, names)
         for name in names:
             _copy(run, draft, name)
+        for name in _OF_OLD_MODEL:  # the results of the new run are written when it ends
+            (draft.folder / f"{name}.json").unlink(missing_ok=True)
         position = _checkpoint_position(run)
         draft.rewind_metrics(**position)
         if is_queued:

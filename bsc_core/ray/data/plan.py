@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bsc_core.batching.strategies.clusters import fit_centroids, sample_positions
+from bsc_core.batching.strategies.clusters import cluster_count, fit_centroids, sample_positions
 from bsc_core.batching.strategies.words import COMMON, FEW, cut_words
 from bsc_core.config import BatchingConfig, RunConfig
 from bsc_core.data.io.shards import (
@@ -26,7 +26,7 @@ from bsc_core.data.io.shards import (
     write_manifest,
     write_part,
 )
-from bsc_core.errors import ConfigError, DataError, InputError
+from bsc_core.errors import ConfigError, DataError
 from bsc_core.ray.data import stages
 from bsc_core.ray.data.cluster import cluster
 from bsc_core.ray.data.rows import VECTOR, Piece, RowSource, parquet_pieces, row_source
@@ -191,16 +191,11 @@ class _Pipeline:
 
     def _centroids(self, vectors: stages.RowVectors) -> Vectors:
         """Fit centroids to the same sample of the distinct texts as the strategy `clusters`."""
-        clusters = self.batching.clusters
         self.say("Finding the distinct texts")
         distinct = self._reduce(self._map(self._of_side(stages.text_positions)), stages.first_rows)
         positions, rows = _columns(distinct, "position", "row")
         rows = rows[np.argsort(positions)]  # (T,), a row of each distinct text
-        if clusters > len(rows):
-            raise InputError(
-                f"clusters is {clusters} and there are {len(rows)} distinct texts to cluster; "
-                f"choose at most {len(rows)}"
-            )
+        clusters = cluster_count(self.batching.clusters, len(rows))
         sampled = rows[sample_positions(len(rows), clusters, seed=self.seed)]
         self.say(f"Fitting {clusters} centroids to {len(sampled):,} vectors")
         sample_stage = partial(stages.sample_vectors, source=self.source, vectors=vectors, rows=np.sort(sampled))

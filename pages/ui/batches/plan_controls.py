@@ -8,6 +8,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from bsc_core.batching import STRATEGIES
+from bsc_core.batching.strategies.clusters import cluster_count
 from bsc_core.config import BatchingConfig, BSCLossConfig, TrainingConfig
 from bsc_core.data import PairDataset
 from bsc_core.data.decisions import decided_rows
@@ -64,7 +65,6 @@ OPTIONS = {
     "search": ["auto", "exact", "approximate"],
     "mixing": ["proportional", "round_robin", "temperature"],
 }
-MIN_QUERIES_PER_CLUSTER = 4
 VIEW = "batches.view"
 STRATEGIES_KEY = "batches.strategies"
 START = "batches.start"  # session key: what the values of the controls start from
@@ -188,7 +188,7 @@ def _number_input(label: str, name: str, limits: tuple[int, int], value: int, *,
 
 def _more_settings(default: BatchingConfig, names: set[str], pairs: PairDataset) -> dict[str, Any]:
     """Draw the settings that any selected strategy uses, those that apply to every strategy last."""
-    clusters = max(1, min(default.clusters, len(pairs.distinct_queries) // MIN_QUERIES_PER_CLUSTER))
+    clusters = cluster_count(default.clusters, len(pairs.distinct_queries))
     values = dict[str, Any]()
     several = pairs.source is not None and len(np.unique(pairs.source)) > 1
     for name in [*USED_BY, "keep_groups", "no_duplicates", *(SOURCES if several else ())]:

@@ -16,7 +16,7 @@ from bsc_core.data.dataset import DECIDED
 from bsc_core.data.decisions import read_decisions, with_decisions
 from bsc_core.runs import Run
 from bsc_core.training.data import select_training_rows
-from pages.ui.components import data_cache, display, page_layout, run_data, url, users
+from pages.ui.components import data_cache, page_layout, run_data, url, users
 
 MAX_TEXTS_INLINE = 3000
 """Texts that are encoded while the page waits; more are encoded in a background task."""
@@ -92,7 +92,7 @@ def _without_other_texts(train: PairDataset) -> PairDataset:
 
 
 def _run_source(run: Run, dataset_key: str, cell: DeltaGenerator) -> BatchSource:
-    config, by_name = run.config(), {run_data.PARTS[model.part]: model for model in run_data.models(run)}
+    config, by_name = run.config(), {model.when: model for model in run_data.models(run)}
     train = select_training_rows(config, run_data.load_splits(run).train)
     marked = _false_negatives_file(run, dataset_key)
     if marked is not None and marked.is_file():
@@ -101,9 +101,6 @@ def _run_source(run: Run, dataset_key: str, cell: DeltaGenerator) -> BatchSource
     names = list(models)
     name = cell.segmented_control("Embeddings from", names, default=names[-1], required=True, **url.bound(PART, names))
     name = name if name in models else names[-1]
-    parent = run.status().resumed_from
-    if name == run_data.PARTS["after"] and parent and not run.status().is_finished:
-        st.caption(display.escaped(f"Until this run ends, these are the embeddings of {data_cache.short_id(parent)}."))
     vectors = models[name]
     encoder, mined = by_name[name].encoder(), config.data.negatives is not None
     return BatchSource(train, vectors, _vectors_key(vectors), encoder, models, marked, run, mined)

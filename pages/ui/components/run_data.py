@@ -26,6 +26,7 @@ LOADING = ("name", "max_seq_length", "query_prompt", "document_prompt")
 """Fields of an encoder's config that decide how it is loaded."""
 QUERIES_AT_ONCE = 64  # in one turn
 PARTS = {"before": "before training", "after": "after training"}
+SO_FAR = "best epoch so far"
 
 
 def evaluation_stamps(run: Run, part: str) -> data_cache.FileStamps:
@@ -48,8 +49,13 @@ class Model:
 
     @property
     def name(self) -> str:
-        """Its part and the name of its run."""
-        return f"{PARTS[self.part].capitalize()} · {data_cache.short_id(self.run.id)}"
+        """When it was saved, and the name of its run."""
+        return f"{self.when.capitalize()} · {data_cache.short_id(self.run.id)}"
+
+    @property
+    def when(self) -> str:
+        """One of PARTS, or SO_FAR for the model of a run that still trains."""
+        return PARTS[self.part] if self.part == "before" or self.run.status().is_finished else SO_FAR
 
     @property
     def stamp(self) -> str:
@@ -142,6 +148,21 @@ class EncoderModel:
 AnyModel = Model | EncoderModel
 STAMPS = {Model: lambda model: model.stamp, EncoderModel: lambda model: model.stamp}
 """Keys of cached functions: they change when the vectors do."""
+
+
+def stamped_vectors(model: AnyModel) -> tuple[str, np.ndarray]:
+    """Return the stamp of a model and the vectors that it is of: a run that trains can replace them at any time."""
+    while True:
+        stamp, vectors = model.stamp, model.vectors()
+        if model.stamp == stamp:
+            return stamp, vectors
+
+
+def no_embeddings_text(run: Run, view: str) -> str:
+    """Return why a run has no embeddings. view: what appears on the page once it has."""
+    if run.status().is_finished:
+        return "This run ended before its texts were encoded, so it has no embeddings. Select another run."
+    return f"This run has no embeddings yet. {view} when they are computed."
 
 
 def encode_texts(models: Sequence[AnyModel]) -> None:

@@ -2,9 +2,8 @@
 
 import os
 import re
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +29,7 @@ from bsc_core.users import (
     check_disk,
     check_quota,
     dataset_access,
+    quota_lock_of,
     read_users,
     run_access,
     signed_in_user,
@@ -43,7 +43,6 @@ ABSOLUTE = re.compile(r"(?<![\w./~])/(?:[^\s/:;,()'\"]+/)+")  # the folders of a
 BUILT_IN_ENCODERS = ("bundled", "static")
 NO_SHARED_RUN = "No finished run is shared with you yet."
 SIGN_OUT = """<a href="/sign-out" target="_self" style="color: inherit; font-size: 0.875rem">Sign out</a>"""
-quota_lock = threading.RLock()  # held from the check of a quota until the runs or files that it admits exist
 _SIGNED_IN = "users.signed_in"  # session key: the user for whom the session was opened
 MAX_NAME_LENGTH = 200  # of a model in an error message
 ENCODER_FIELDS = ("encoder", "mask_guide", "second_opinion")  # fields of a config with an encoder
@@ -220,15 +219,17 @@ def admit_launch(run_id: str, number: int, threads: int | None) -> Iterator[None
     if not is_shared():
         yield
         return
-    with quota_lock:
+    with quota_lock():
         check_launch(number, threads)
         record("launch", run_id, runs=number)
         yield
 
 
-def check_space(size: int) -> None:
-    """Raise InputError if `size` more bytes exceed the disk quota of the user."""
-    check_disk(RunStore(), current_user(), size)
+@contextmanager
+def quota_lock() -> Iterator[None]:
+    """Hold the lock of quotas, which a shared app has."""
+    with quota_lock_of(Path(os.environ[SHARED])) if is_shared() else nullcontext():
+        yield
 
 
 def check_upload(size: int) -> None:

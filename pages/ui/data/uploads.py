@@ -41,7 +41,7 @@ def save_file(name: str, content: bytes) -> Path:
     path = folder / safe
     if not path.exists():
         check_content(safe, content)
-    with users.quota_lock:
+    with users.quota_lock():
         is_new = not path.exists()
         if is_new:
             users.check_upload(len(content))
@@ -158,7 +158,7 @@ def register(folder: Path, label: str, data: DataConfig) -> str:
     Raises InputError if the dataset belongs to another user, or the user may not read its files.
     """
     check_files(data)
-    with users.quota_lock:
+    with users.quota_lock():
         users.set_dataset_owner(folder)
     if data.false_negatives and not data_cache.may_change_decisions(data.false_negatives):
         copy, source = data_cache.run_store().false_negatives_file(folder.name), Path(data.false_negatives)

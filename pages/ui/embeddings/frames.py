@@ -165,8 +165,7 @@ def animated_frames(data: MapData) -> list[str]:
 def _run_frames(run: Run) -> list[Frame]:
     """Return the frames of a run: before training, after each epoch with saved vectors, and after training."""
     ends = [
-        Frame(model.part, run_data.PARTS[model.part].capitalize(), VectorFile(_path(model.vectors())))
-        for model in run_data.models(run)
+        Frame(model.part, model.when.capitalize(), VectorFile(_path(model.vectors()))) for model in run_data.models(run)
     ]
     best = (run.read_json(RESULT) or {}).get("best_epoch")
     epochs = []

@@ -122,7 +122,7 @@ def _order(batching: BatchingConfig) -> str:
         "sequential": "that of the file",
         "nearest": f"{groups} pairs with similar {sides}",
         "words": f"{groups} pairs whose {sides} share {shared}",
-        "clusters": f"{groups} pairs from the same of {plural(batching.clusters, 'cluster')}",
+        "clusters": f"{groups} pairs from the same of up to {plural(batching.clusters, 'cluster')}",
         "neighbors": f"{groups} pairs whose {sides} share {shared}",
         "premises": "all rows of a query together",
         "communities": f"{groups} pairs that are hard negatives of each other",

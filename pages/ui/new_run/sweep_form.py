@@ -58,6 +58,8 @@ def draw(fields: Sequence[Field]) -> None:
             format_func=lambda field: f"{_title(field)}{'' if field in fields else f' (not used, {field[0]})'}",
             key=CHOSEN,
             placeholder="choose settings, such as the temperature",
+            filter_mode="contains",
+            select_all=False,
             on_change=_update_lists,
         )
         for section, field in list_fields():
@@ -105,12 +107,8 @@ def draw_value(section: str, field: str, draw_field: config_form.DrawField) -> N
 
 
 def _update_lists() -> None:
-    """Start the list of a chosen field with its value, and set a field that is no longer chosen to its first value."""
+    """Start the list of a chosen field with its value; a field that is no longer chosen has the value of before."""
     chosen, listed = st.session_state[CHOSEN], list_fields()
-    for section, field in listed:
-        values = [] if (section, field) in chosen else list_values(section, field)
-        if values:
-            st.session_state[config_form.key(PAGE, section, field)] = values[0]
     for section, field in chosen:
         if (section, field) not in listed:
             value = st.session_state.get(config_form.key(PAGE, section, field))

@@ -7,7 +7,7 @@ from bsc_core.evaluation.evaluator import pair_cosines
 from bsc_core.figures.evaluation import calibration
 from pages.ui.components import display, glossary, run_data
 from pages.ui.retrieval import metric_cards
-from pages.ui.retrieval.search import CACHE_KEY, DATA_KEY, Search, model_names
+from pages.ui.retrieval.search import CACHE_KEY, Search, model_names
 
 
 def draw(search: Search, split: str, *, with_cards: bool) -> None:
@@ -31,7 +31,7 @@ def draw_hits(search: Search) -> None:
 
 def _draw_calibration(search: Search) -> None:
     models = dict(zip(model_names(search), search.models, strict=True))
-    bins = {name: _bins(model, search) for name, model in models.items()}
+    bins = {name: _bins(search, side) for side, name in enumerate(models)}
     thresholds = {name: model.metrics().get("f1_threshold") for name, model in models.items()}
     display.figure(
         calibration.calibration(bins, thresholds=thresholds, colors=run_data.model_colors(search.models)),
@@ -46,8 +46,8 @@ def _draw_calibration(search: Search) -> None:
     )
 
 
-@st.cache_data(max_entries=32, show_spinner=False, hash_funcs=CACHE_KEY | DATA_KEY)
-def _bins(model: run_data.AnyModel, search: Search) -> list[tuple[float, float, float, float, int]]:
-    curve = calibration_curve(pair_cosines(model.vectors(), search.dataset), search.dataset.positive)
+@st.cache_data(max_entries=32, show_spinner=False, hash_funcs=CACHE_KEY)
+def _bins(search: Search, side: int) -> list[tuple[float, float, float, float, int]]:
+    curve = calibration_curve(pair_cosines(search.vectors[side], search.dataset), search.dataset.positive)
     columns = zip(curve.score, curve.share, curve.low, curve.high, curve.pairs, strict=True)
     return [calibration.Bin(*(float(value) for value in one[:4]), int(one[4])) for one in columns]

@@ -105,7 +105,7 @@ QUERIES_KEY = {QuerySet: lambda queries: (queries.texts, queries.gold)}
 @st.cache_resource(max_entries=8, show_spinner="Searching with both models …", hash_funcs=CACHE_KEY | QUERIES_KEY)
 def answer_queries(search: Search, queries: QuerySet) -> Answers:
     """Answer the queries with both models, cached across sessions."""
-    documents = [TextRows(model.vectors(), search.task.corpus) for model in search.models]
+    documents = [TextRows(vectors, search.task.corpus) for vectors in search.vectors]
     encoded = [run_data.encode_queries(model, list(queries.texts)) for model in search.models]
     known = np.flatnonzero([bool(one) for one in queries.gold])
     with turns.turn(draw=False):

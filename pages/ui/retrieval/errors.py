@@ -67,7 +67,7 @@ def error_rows(search: Search) -> list[dict[str, Any]]:
 
 @turns.cached(max_entries=8, show_spinner=False, hash_funcs=CACHE_KEY)
 def _failures(search: Search) -> list[Failure]:
-    vectors = search.models[1].vectors()
+    _, vectors = search.vectors
     return find_failures(search.task, search.results[1], search.dataset, vectors, max_failures=MAX_ERRORS)
 
 

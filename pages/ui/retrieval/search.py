@@ -56,12 +56,17 @@ STYLE = f"""<style>[class*='st-key-figure-answers'] .main-svg text {{ fill: curr
 
 @dataclass(frozen=True)
 class Search:
-    """A retrieval task, the queries of a split, ranked by the left and the right model, which may be the same one."""
+    """A retrieval task, the queries of a split, ranked by the left and the right model, which may be the same one.
+
+    `vectors` (U, D) and `stamps` of both models are those of the results, also if a run that trains has replaced them.
+    """
 
     data: DatasetSplits
     split: str
     task: RetrievalTask
     models: ModelPair
+    stamps: tuple[str, str]
+    vectors: tuple[np.ndarray, np.ndarray]
     results: tuple[RetrievalResult, RetrievalResult]
 
     @property
@@ -78,7 +83,7 @@ class Search:
     def cache_key(self) -> tuple[str, ...]:
         """Key that changes with the models, the queries or the documents."""
         corpus = "" if self.data.corpus is None else self.data.corpus.digest
-        return (*(model.stamp for model in self.models), self.split, self.dataset.digest, corpus)
+        return (*self.stamps, self.split, self.dataset.digest, corpus)
 
     def text(self, text_id: int) -> str:
         """Return a text by its id."""
@@ -196,7 +201,7 @@ def _models_of_other_run(run: Run, encoder: EncoderConfig) -> list[run_data.Mode
 
 def _label(model: run_data.AnyModel, run: Run | None) -> str:
     if isinstance(model, run_data.Model) and run is not None and model.run.id == run.id:
-        return run_data.PARTS[model.part].capitalize()
+        return model.when.capitalize()
     return model.name
 
 
@@ -215,17 +220,22 @@ DATA_KEY = run_data.STAMPS | {
 def search_split(data: DatasetSplits, models: ModelPair, split: str) -> Search:
     """Rank the corpus for every query of a split with both models, cached across sessions."""
     run_data.encode_texts(models)
-    return replace(_search_split(data, models, split), data=data, models=models)  # those of this user
+    left, right = map(run_data.stamped_vectors, models)
+    search = _search_split(data, models, (left[0], right[0]), (left[1], right[1]), split)
+    return replace(search, data=data, models=models)  # those of this user
 
 
 @turns.cached(max_entries=8, show_spinner="Searching with both models …", hash_funcs=DATA_KEY)
-def _search_split(data: DatasetSplits, models: ModelPair, split: str) -> Search:
+def _search_split(
+    data: DatasetSplits,
+    _models: ModelPair,
+    stamps: tuple[str, str],
+    _vectors: tuple[np.ndarray, np.ndarray],
+    split: str,
+) -> Search:
     task = retrieval_task(data.splits[split], data.corpus)
-    first, second = (
-        rank(vectors[task.query], TextRows(vectors, task.corpus), task, top=TOP)
-        for vectors in (model.vectors() for model in models)
-    )
-    return Search(data, split, task, models, (first, second))
+    first, second = (rank(one[task.query], TextRows(one, task.corpus), task, top=TOP) for one in _vectors)
+    return Search(data, split, task, _models, stamps, _vectors, (first, second))
 
 
 def example_queries(search: Search) -> dict[str, int]:
@@ -457,10 +467,12 @@ def answer(search: Search, query: str, position: int | None = None) -> Results:
     """
     task = search.task
     positions = query_positions(search, query) if position is None else [position]
-    left, right = search.models
-    text_id = int(task.query[positions[0]]) if positions else None
-    vectors = _query_vector(left, query, text_id), _query_vector(right, query, text_id)
-    corpora = TextRows(left.vectors(), task.corpus), TextRows(right.vectors(), task.corpus)
+    if positions:
+        left, right = (one[task.query[positions[0]]] for one in search.vectors)
+    else:
+        left, right = (run_data.encode_queries(model, [query])[0] for model in search.models)
+    vectors = np.asarray(left), np.asarray(right)
+    corpora = TextRows(search.vectors[0], task.corpus), TextRows(search.vectors[1], task.corpus)
     relevant = frozenset(document for one in positions for document in task.relevant(one).tolist())
     with turns.turn(draw=False):
         left_hits, right_hits = (_hits(search, one, relevant) for one in compare_answers(vectors, corpora, top=TOP))
@@ -492,12 +504,6 @@ def _single_spaced(text: str) -> str:
 
 def _case_folded(text: str) -> str:
     return _single_spaced(text).casefold()
-
-
-def _query_vector(model: run_data.AnyModel, query: str, text_id: int | None) -> np.ndarray:
-    if text_id is not None:
-        return np.asarray(model.vectors()[text_id])
-    return np.asarray(run_data.encode_queries(model, [query])[0])
 
 
 def _hits(search: Search, answer: Answer, relevant: frozenset[int]) -> list[ranks.Hit]:

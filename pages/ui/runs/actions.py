@@ -40,6 +40,8 @@ def draw(run: Run, status: RunStatus, row: DeltaGenerator, *, may_resume: bool =
             st.button(
                 "Stop", key=f"runs.stop.{run.id}", icon=":material/stop:", help=about, on_click=_stop, args=(run,)
             )
+        elif status.state == "stopping":  # the other buttons stay where they are
+            st.button("Stop", key=f"runs.stop.{run.id}", icon=":material/stop:", disabled=True)
         elif may_resume and jobs.can_resume(run):
             about = "Starts a new run that continues from the last checkpoint."
             _button("Resume", run, _resume, icon=":material/play_arrow:", about=about)

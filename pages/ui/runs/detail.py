@@ -18,6 +18,7 @@ from pages.ui.runs import actions, curve_controls, diagnosis, merge, model_expor
 
 MAX_EXPORTED_STEPS = 100_000
 LOG_LINES = 200
+NO_CHECKPOINT = "It saved no checkpoint, so it cannot be resumed; duplicate it to train from the start."
 ALL_METRICS = "runs.metrics.all"
 PARTS = ("runs.part.overview", "runs.part.log", "runs.sweep.part")
 PARAMETERS = (ALL_METRICS, *curve_controls.PARAMETERS, *PARTS, f"{merge.ALPHA}.*")
@@ -71,10 +72,11 @@ def _draw_head(run: Run, status: RunStatus) -> None:
             activity = queue.waiting_reason(run) or "Waits for its turn"
         st.progress(table.progress(status), text=display.escaped(activity))
         if status.state == "stopping":
-            st.caption(stopping_note(run))
-    if status.state == "stopped" and status.step and not run.evaluation("after"):
-        resume = "Resume continues from its last checkpoint." if jobs.can_resume(run) else "It saved no checkpoint."
-        st.caption(f"The run was stopped before its model was evaluated. {resume}")
+            st.caption(stopping_note(run, status))
+    if status.state == "stopped" and not run.evaluation("after"):
+        resume = "Resume continues from its last checkpoint." if jobs.can_resume(run) else NO_CHECKPOINT
+        before = "its model was evaluated" if status.step else "its first training step"
+        st.caption(f"The run was stopped before {before}. {resume}")
     if status.error:
         next_step = "resume the run or launch another" if jobs.can_resume(run) else "duplicate the run"
         about = f"The end of the log is below. Fix the cause, then {next_step}."
@@ -88,11 +90,13 @@ def _no_epoch_reaches(run: Run, status: RunStatus, before: float) -> bool:
     return bool(epochs) and max(epochs) < before
 
 
-def stopping_note(run: Run) -> str:
+def stopping_note(run: Run, status: RunStatus) -> str:
     """Return what a run that was asked to stop still does."""
     limit = f"It is ended if it makes no progress for {formatting.duration(jobs.GRACE_SECONDS)}."
     if any(row.get("kind") == "evaluation" and row["epoch"] for row in table.metric_rows(run)):
         return f"The run ends after this step. Its model is that of the best epoch so far. {limit}"
+    if not status.step:
+        return f"The run ends before or after its first step. If it ends before it, no model is saved. {limit}"
     return f"The run ends after this step and the evaluation of its model. {limit}"
 
 
@@ -165,7 +169,9 @@ def _verdict(run: Run, metric: str) -> str:
 def _draw_metrics(run: Run) -> None:
     rows = before_after_rows(run, all_metrics=bool(st.session_state.get(ALL_METRICS)))
     if not rows:
-        st.caption("Metrics before and after training appear here after the first evaluation.")
+        is_finished = run.status().is_finished
+        text = "Metrics before and after training appear here after the first evaluation."
+        st.caption("The run ended before its first evaluation, so it has no metrics." if is_finished else text)
         return
     st.dataframe(rows, hide_index=True, key=f"runs.metrics.{run.id}", alt="Metrics before and after training")
     with st.container(horizontal=True, vertical_alignment="center"):

@@ -11,8 +11,10 @@ import streamlit as st
 from bsc_core import background_task, formatting
 from bsc_core.errors import InputError
 from bsc_core.figures.runs import curves
+from bsc_core.files import folder_bytes
 from bsc_core.paths import cache_folder
 from bsc_core.runs import GENERAL_SCORE, Run
+from bsc_core.users import check_run_disk
 from pages.ui.components import display, url, users
 from pages.ui.runs.run_task import RunTask
 
@@ -94,7 +96,7 @@ def _draw_curve(run: Run, curve: dict[str, Any]) -> None:
         saved = background_task.read_result(folder)
         if saved is None or not Path(saved["model"]).is_dir():
             try:
-                users.check_space(sum(path.stat().st_size for path in run.model_folder.rglob("*")))
+                check_run_disk(run, folder_bytes(run.model_folder))
             except InputError as error:
                 display.error_box(error, "The merged model cannot be saved")
                 return

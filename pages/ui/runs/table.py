@@ -49,10 +49,10 @@ STATES: dict[str, StateStyle] = {
     "queued": StateStyle("○", ":material/schedule:", "gray", "Waits for its turn and starts automatically."),
     "starting": StateStyle("◔", ":material/hourglass_top:", "blue", "The process is starting."),
     "running": StateStyle("●", ":material/play_arrow:", "blue", "Training. It continues if you close this page."),
-    "stopping": StateStyle("◑", ":material/hourglass_bottom:", "orange", "Ends after this step and saves its model."),
+    "stopping": StateStyle("◑", ":material/hourglass_bottom:", "orange", "Asked to stop; ends after the current step."),
     "done": StateStyle("✓", ":material/check_circle:", "green", "Trained and evaluated."),
     "failed": StateStyle("✗", ":material/error:", "red", "The run ended with an error."),
-    "stopped": StateStyle("■", ":material/stop_circle:", "orange", "Stopped on request. Its best model is saved."),
+    "stopped": StateStyle("■", ":material/stop_circle:", "orange", "Stopped on request."),
     "lost": StateStyle("?", ":material/help:", "violet", "The process ended without reporting a result."),
 }
 
