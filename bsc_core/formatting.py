@@ -20,12 +20,6 @@ _METRICS = {
     "polarity": "Polarity score",
     "semantic": "Semantic score",
 }
-_SETTINGS = {
-    "encoder.name": "Encoder",
-    "batching.strategy": "Strategy",
-    "batching.metric": "Batching metric",
-    "loss.name": "Loss",
-}
 _MARKDOWN = re.compile(r"[\\`*_\[\]!<>~$#|]")
 _DIRECTION_MARKS = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
 _CONTROLS = {
@@ -61,13 +55,6 @@ def metric_name(name: str) -> str:
         return name
     base, at, cutoff = name.partition("@")
     return _METRICS.get(base, base[:1].upper() + base[1:].replace("_", " ")) + at + cutoff
-
-
-def setting_name(key: str) -> str:
-    """Return how pages write a config key: `Learning rate` for `training.learning_rate`; other texts are unchanged."""
-    if not re.fullmatch(r"[a-z]+(\.[a-z0-9_]+)+", key):
-        return key
-    return _SETTINGS.get(key) or key.rpartition(".")[2].replace("_", " ").capitalize()
 
 
 def metric(value: float | None, interval: tuple[float, float] | None = None, *, why: str = "no positives") -> str:

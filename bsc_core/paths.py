@@ -11,7 +11,7 @@ PACKAGE = Path(__file__).resolve().parent
 def cache_folder() -> Path:
     """Return the cache folder: BSC_CACHE, else the system's cache folder. It may not exist yet."""
     if folder := os.environ.get("BSC_CACHE"):
-        return Path(folder).expanduser().resolve()
+        return expand(folder).resolve()
     from platformdirs import user_cache_path
 
     return user_cache_path("bsc-lab", appauthor=False)
@@ -31,7 +31,7 @@ def sample_data_folder() -> Path:
 def allowed_roots() -> tuple[Path, ...]:
     """Return the folders that may be read, from BSC_ROOTS; empty means all that the user may read."""
     parts = os.environ.get("BSC_ROOTS", "").split(os.pathsep)
-    return tuple(dict.fromkeys(Path(part).expanduser().resolve() for part in parts if part.strip()))
+    return tuple(dict.fromkeys(expand(part).resolve() for part in parts if part.strip()))
 
 
 def check_path(path: Path | str) -> Path:
@@ -57,6 +57,18 @@ def check_path(path: Path | str) -> Path:
     if not exists:
         raise PathError(f"{path}: there is no such file or folder; check its spelling and its folder")
     return resolved
+
+
+def expand(path: str | Path) -> Path:
+    """Return a path with the home folder for `~`.
+
+    Raises:
+        PathError: `~name` names no user.
+    """
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        raise PathError(f"{str(path)!r}: there is no such user; correct the path") from None
 
 
 def plain_name(name: object) -> str:

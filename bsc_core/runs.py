@@ -33,6 +33,7 @@ from bsc_core.config.messages import first_problem
 from bsc_core.config.section import ignore_deprecations
 from bsc_core.errors import ConfigError, ModelError, RunError, RunNotFoundError
 from bsc_core.files import FileStamp, as_json, atomic_write, check_regular, file_stamp, map_array, read_regular, sync
+from bsc_core.paths import expand
 from bsc_core.types import MAX_DIMENSIONS
 
 _RUN_ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9])?")
@@ -85,7 +86,8 @@ FINISHED: frozenset[State] = frozenset({"done", "failed", "stopped", "lost"})
 
 
 # Types of the values in JSON documents, which another program may have changed
-_Number = Annotated[float, Field(ge=-1e15, le=1e15)] | None
+_LARGEST_NUMBER = 1e15
+_Number = Annotated[float, Field(ge=-_LARGEST_NUMBER, le=_LARGEST_NUMBER)] | None
 _Time = Annotated[float, Field(ge=0, le=1e11)]  # until the year 5138
 _Count = Annotated[int, Field(ge=0, le=10**12)]
 _Metrics = Annotated[dict[str, _Number], Field(max_length=500)]
@@ -150,7 +152,16 @@ class _Group(BaseModel):
     def _check_length(cls, setting: dict[str, Any]) -> dict[str, Any]:
         if len(json.dumps(setting)) > _MAX_SETTING_LENGTH:
             raise ValueError("its setting is longer than those of sweeps")
+        if not _has_usual_numbers(setting):
+            raise ValueError("its setting has a number that no config has")
         return setting
+
+
+def _has_usual_numbers(value: Any) -> bool:
+    """Whether all numbers in a JSON value are in the range of those of a config."""
+    if isinstance(value, dict | list):
+        return all(map(_has_usual_numbers, value.values() if isinstance(value, dict) else value))
+    return not isinstance(value, int | float) or abs(value) <= _LARGEST_NUMBER
 
 
 class _FirstBatch(BaseModel):
@@ -671,7 +682,7 @@ class RunStore:
     """Folder of all runs: `root`, else the environment variable BSC_RUNS, else `runs` in the working directory."""
 
     def __init__(self, root: Path | str | None = None, *, clock: Callable[[], float] = time.time) -> None:
-        self.root = Path(root or os.environ.get("BSC_RUNS") or "runs").expanduser().resolve()
+        self.root = expand(root or os.environ.get("BSC_RUNS") or "runs").resolve()
         self._clock = clock
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bsc_core import formatting
+from bsc_core.config import setting_name
 
 
 def test_metrics_have_three_decimals_and_their_interval() -> None:
@@ -34,13 +35,19 @@ def test_percentages_have_a_decimal_only_below_ten(value: float, expected: str) 
 
 
 def test_config_keys_are_written_as_words() -> None:
-    keys = ("training.learning_rate", "loss.name", "encoder.name", "batching.metric", "evaluation.metric")
-    assert [formatting.setting_name(key) for key in keys] == [
-        *("Learning rate", "Loss", "Encoder", "Batching metric", "Metric")
-    ]
-    assert [formatting.setting_name(text) for text in ("Learning rate", "v1.2", "a b.c")] == [
-        *("Learning rate", "v1.2", "a b.c")
-    ]
+    names = {
+        **{"training.learning_rate": "Learning rate", "loss.name": "Loss", "encoder.name": "Encoder"},
+        **{"batching.metric": "Batching metric", "evaluation.metric": "Best model by", "loss.margin": "Margin"},
+        **{"data.threshold": "Positive if label exceeds", "loss.bsc.mask_guide": "Guide encoder"},
+        **{
+            "data.negatives.count": "Negatives",
+            "encoder.lora.rank": "Rank",
+            "loss.removed_key": "Removed key",
+        },
+    }
+    assert {key: setting_name(key) for key in names} == names
+    texts = ["Learning rate", "v1.2", "a b.c"]
+    assert [setting_name(text) for text in texts] == texts
 
 
 def test_metrics_are_written_as_in_papers() -> None:

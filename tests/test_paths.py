@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bsc_core.errors import PathError
-from bsc_core.paths import allowed_roots, app_folder, cache_folder, check_path, sample_data_folder
+from bsc_core.paths import allowed_roots, app_folder, cache_folder, check_path, expand, sample_data_folder
 
 
 def test_the_cache_folder_follows_the_environment(tmp_path, monkeypatch):
@@ -73,3 +73,10 @@ def test_importing_the_data_modules_loads_nothing_heavy():
     code = f"import sys, bsc_core.data, bsc_core.paths; print(*{heavy} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=app_folder())
     assert done.stdout.strip() == ""
+
+
+def test_an_unknown_user_in_a_path_is_reported(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert expand("~/runs") == tmp_path / "runs"
+    with pytest.raises(PathError, match="'~no-such-user/runs': there is no such user"):
+        expand("~no-such-user/runs")

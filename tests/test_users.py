@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from filelock import FileLock, Timeout
 
 from bsc_core.cli import main
 from bsc_core.data.sample_data import sample_config
@@ -27,6 +29,7 @@ from bsc_core.users import (
     check_disk,
     check_quota,
     processor_hours,
+    quota_lock_of,
     read_users,
     remove_user,
     run_access,
@@ -171,6 +174,16 @@ def test_a_run_with_a_damaged_access_document_belongs_to_the_owner_of_the_app(tm
     (run.folder / f"{ACCESS}.json").write_bytes(content)
     assert UserRuns(BEN, tmp_path).list() == []
     assert UserRuns(ADA, tmp_path).list() == [run]
+
+
+def test_the_lock_of_quotas_excludes_other_threads_and_processes_and_is_reentrant(tmp_path: Path) -> None:
+    with quota_lock_of(tmp_path), quota_lock_of(tmp_path):
+        with pytest.raises(Timeout), FileLock(tmp_path / ".quota.lock", timeout=0):
+            pass
+        with ThreadPoolExecutor() as pool, pytest.raises(Timeout):
+            pool.submit(lambda: quota_lock_of(tmp_path).acquire(timeout=0)).result()
+    with FileLock(tmp_path / ".quota.lock", timeout=0):
+        pass
 
 
 def test_the_quota_counts_active_runs_processor_time_and_disk(tmp_path: Path) -> None:

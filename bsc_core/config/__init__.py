@@ -42,7 +42,7 @@ from bsc_core.config.losses import (
 )
 from bsc_core.config.messages import validation_message
 from bsc_core.config.reading import make_config, read_config, to_toml
-from bsc_core.config.schema import EvaluationConfig, RunConfig
+from bsc_core.config.schema import EvaluationConfig, RunConfig, setting_name
 from bsc_core.config.section import LossSection, Section, flatten
 from bsc_core.config.sweep import (
     CONFIRM_ABOVE,
@@ -107,6 +107,7 @@ __all__ = [
     "make_sweep",
     "read_config",
     "read_sweep",
+    "setting_name",
     "single_losses",
     "sweep_configs",
     "to_toml",

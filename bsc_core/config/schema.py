@@ -3,9 +3,11 @@
 Forms, the file format, the docs table and error messages are all derived from these models.
 """
 
-from typing import Self
+import re
+from functools import cache
+from typing import Any, Self, get_args
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import BaseModel, Field, field_validator, model_validator
 
 from bsc_core.config.batching import BatchingConfig
 from bsc_core.config.data import DataConfig
@@ -13,6 +15,12 @@ from bsc_core.config.encoder import EncoderConfig
 from bsc_core.config.losses import BSCLossConfig, LossConfig
 from bsc_core.config.section import Section
 from bsc_core.config.training import TrainingConfig
+
+_NAMES = {  # of keys whose fields have a title that is clear in their section only
+    "encoder.name": "Encoder",
+    "batching.metric": "Batching metric",
+    "loss.bsc.name": "Batch softmax part",
+}
 
 
 class EvaluationConfig(Section):
@@ -58,3 +66,32 @@ class RunConfig(Section):
             data = self.data.model_copy(update={"separate_sides": self.encoder.has_prompts})
             object.__setattr__(self, "data", data)
         return self
+
+
+def setting_name(key: str) -> str:
+    """Return how pages write a config key: `Learning rate`, the title of its field, for `training.learning_rate`.
+
+    Other texts are unchanged.
+    """
+    if not re.fullmatch(r"[a-z]+(\.[a-z0-9_]+)+", key):
+        return key
+    return _NAMES.get(key) or _title(key) or key.rpartition(".")[2].replace("_", " ").capitalize()
+
+
+@cache
+def _title(key: str) -> str | None:
+    """Return the title of the field of a key, in the first section that has it; None if there is none."""
+    sections: list[type[BaseModel]] = [RunConfig]
+    title = None
+    for name in key.split("."):
+        fields = [section.model_fields[name] for section in sections if name in section.model_fields]
+        sections = [one for field in fields for one in _sections(field.annotation)]
+        title = fields[0].title if fields else None
+    return title
+
+
+def _sections(annotation: Any) -> list[type[BaseModel]]:
+    """Return the sections in an annotation, such as those of a union."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [section for part in get_args(annotation) for section in _sections(part)]

@@ -295,6 +295,11 @@ CASES: dict[str, tuple[Change, str, str]] = {
         "group",
         "is damaged",
     ),
+    "group-huge-number": (
+        write("group.json", json.dumps({"setting": {"data.columns": [{"weight": 10**400}]}}).encode()),
+        "group",
+        "is damaged",
+    ),
     "group-long-setting": (
         write("group.json", json.dumps({"setting": {"loss.name": "x" * 20_000}}).encode()),
         "group",

@@ -14,10 +14,13 @@ from bsc_core.config import RunConfig
 from bsc_core.data import load_data
 from bsc_core.encoders.merging import Weights, average_weights, copy_weights
 from bsc_core.encoders.pretrained import load_folder
+from bsc_core.errors import InputError
+from bsc_core.jobs import trash
 from bsc_core.jobs.actions import merging
 from bsc_core.pipeline import run_experiment
 from bsc_core.runs import GENERAL_SCORE, Run, RunStore
 from bsc_core.training.checkpoint import checkpoints
+from bsc_core.users import ACCESS, SHARED, USERS_FILE, add_user
 from tests.helpers.configs import with_changes
 
 
@@ -73,6 +76,29 @@ def test_the_curve_starts_at_the_start_and_ends_at_the_trained_model(
     assert middle["dev"] == pytest.approx(values)
     status, report = merge(capsys, run, run.id, "--output", str(tmp_path / "merged"))
     assert (status, "give a new one" in report["error"]) == (2, True)
+
+
+def test_a_deleted_run_gets_no_merged_model(run: Run) -> None:
+    candidates = merging.Candidates(run)
+    point = candidates.evaluate(candidates.trained)
+    trash(run.store, run)
+    with pytest.raises(InputError, match="was deleted"):
+        candidates.save(candidates.trained, merging.merged_folder(run, 0.5), "title", {}, point)
+    assert not run.folder.exists()
+
+
+def test_a_merged_model_beyond_the_disk_quota_of_the_owner_is_not_saved(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(SHARED, str(run.folder.parent))
+    add_user(run.folder.parent, "ben", "member")
+    file = run.folder.parent / USERS_FILE
+    file.write_text(file.read_text() + "\n[users.ben.quota]\ndisk_gb = 1e-6\n")
+    merging.check_run_disk(run, 10**9)  # of the owner of the app
+    run.write_signed(ACCESS, {"owner": "ben"})
+    with pytest.raises(InputError, match=r"of 1e-06 GB"):
+        merging.perform(tmp_path, {"run": str(run.folder), "alpha": 0.5})
+    assert not run.merged_folder.exists()
 
 
 def test_averages_of_seeds_and_of_checkpoints(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

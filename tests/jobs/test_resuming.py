@@ -14,7 +14,7 @@ from bsc_core.config import make_config
 from bsc_core.errors import CheckpointError, InputError, JobError
 from bsc_core.jobs.actions.resuming import _check_disk_size, _copy, can_resume, continue_run, resume
 from bsc_core.jobs.worker import main
-from bsc_core.runs import Run, RunStore
+from bsc_core.runs import EVALUATION_SIZES, Run, RunStore
 from bsc_core.training.checkpoint import checkpoints, last_checkpoint
 from tests.helpers.waiting import PATIENCE_SECONDS
 from tests.helpers.warm_processes import WarmProcess
@@ -222,6 +222,9 @@ def test_resuming_queues_a_new_run(small_config, tmp_path):
     add_checkpoint(run)
     for step in (1, 2, 3):
         run.append_metrics({"kind": "step", "step": step, "epoch": 1})
+    for name in ("before", "after", "epoch-1"):
+        run.write_evaluation(name, {"dev": {"mrr": 0.5}})
+    run.write_json(EVALUATION_SIZES, {})
     run.update_status(state="stopped")
     assert can_resume(run)
     started: list[RunStore] = []
@@ -230,6 +233,9 @@ def test_resuming_queues_a_new_run(small_config, tmp_path):
     assert following.id != run.id
     assert following.status().state == "queued"
     assert [line["step"] for line in following.metrics()[0]] == [1, 2]
+    assert following.evaluation("before") == following.evaluation("epoch-1") == {"dev": {"mrr": 0.5}}
+    assert following.evaluation("after") == {}  # written when it ends
+    assert following.read_json(EVALUATION_SIZES) is None
 
 
 def test_sparse_files_are_not_copied(store, config):

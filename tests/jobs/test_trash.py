@@ -9,6 +9,7 @@ import pytest
 
 from bsc_core.errors import InputError, RunError, RunNotFoundError
 from bsc_core.jobs import Queue, empty_trash, launch, list_trash, reconcile, restore, trash
+from bsc_core.jobs.actions.merging import merged_folder
 from bsc_core.jobs.actions.trash import TRASH_SECONDS
 from bsc_core.jobs.local.processes import current_process
 from bsc_core.runs import Run, RunStore
@@ -177,3 +178,16 @@ def test_the_folder_of_another_place_is_not_emptied(store, config, tmp_path):
     assert empty_trash(store) == 0
     assert documents.is_dir()
     assert run.exists
+
+
+def test_a_model_saved_after_the_deletion_does_not_prevent_restoring(store, ended):
+    trash(store, ended)
+    (merged_folder(ended, 0.5) / "1_Pooling").mkdir(parents=True)
+    assert restore(store, "one").status().state == "done"
+    assert not ended.merged_folder.exists()
+    trash(store, ended)
+    ended.folder.mkdir()
+    (ended.folder / "notes.txt").write_text("not of the run", encoding="utf-8")
+    with pytest.raises(InputError, match="exists already"):
+        restore(store, "one")
+    assert (ended.folder / "notes.txt").is_file()

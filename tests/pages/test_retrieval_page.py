@@ -69,6 +69,27 @@ def test_a_run_without_embeddings_links_to_the_run(runs: RunStore, trained: Run)
     app = open_page("retrieval", run="fresh")
     assert not app.exception
     assert app.button(key="retrieval.wait").label == "Open the run"
+    assert "Search results appear here" in page_text(app)
+    runs.get("fresh").update_status(state="stopped")
+    for page in ("retrieval", "embeddings"):
+        assert "This run ended before its texts were encoded" in page_text(open_page(page, run="fresh"))
+
+
+def test_a_search_has_the_vectors_of_its_results_although_a_run_in_training_replaces_them(finished: Run) -> None:
+    finished.update_status(state="running")
+    (models,) = (run_data.models(finished),)
+    assert [model.when for model in models] == ["before training", "best epoch so far"]
+    search = search_ui.search_split(run_data.load_splits(finished), (models[0], models[1]), "dev")
+    key, old = search.cache_key, np.array(search.vectors[1])
+    finished.write_embeddings("after", -old)
+    assert search.cache_key == key
+    np.testing.assert_array_equal(search.vectors[1], old)
+    results = search_ui.answer(search, search.text(search.task.query[0]), 0)
+    assert results.first_ranks[1] == search.results[1].first_rank[0]
+    again = search_ui.search_split(search.data, search.models, "dev")
+    assert again.cache_key != key
+    np.testing.assert_array_equal(again.vectors[1], -old)
+    assert "those of its best epoch so far" in page_text(open_page("retrieval", run=finished.id))
 
 
 @pytest.mark.parametrize("part", ["Errors", "Scores and labels"])

@@ -113,6 +113,7 @@ def test_the_model_is_merged_with_its_start_at_a_chosen_alpha(
         merging.perform(folder, request)
 
     monkeypatch.setattr(background_task, "start", start_here)
+    (finished.model_folder / "link.safetensors").symlink_to("missing")
     app = open_tab(open_page("runs", run=finished.id), finished, "Model")
     app = click(app, f"runs.merge.{merge.task_folder(finished).name}")
     curve = background_task.read_result(merge.task_folder(finished))

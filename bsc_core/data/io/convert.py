@@ -7,6 +7,7 @@ from bsc_core.data.io.read_pairs import ChunkedPairs
 from bsc_core.data.io.tables import OnProgress
 from bsc_core.errors import PathError, RunError
 from bsc_core.files import atomic_path, error_reason
+from bsc_core.paths import expand
 
 SIDES = ("query", "document", "negative")
 ROLES = ("query", "document", "label", "query_id", "document_id", "split", "negative", "class_label")
@@ -57,7 +58,7 @@ def _write(draft: Path, pairs: ChunkedPairs) -> None:
 
 
 def _new_file(out: Path | str) -> Path:
-    target = Path(out).expanduser()
+    target = expand(out)
     if target.suffix.lower() != ".parquet":
         raise PathError(f"{out}: not a Parquet file; give a name that ends in .parquet")
     if target.exists():

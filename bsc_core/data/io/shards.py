@@ -22,7 +22,7 @@ from bsc_core.files import (
     error_reason,
     read_regular,
 )
-from bsc_core.paths import check_path, plain_name
+from bsc_core.paths import check_path, expand, plain_name
 
 if TYPE_CHECKING:
     import pyarrow
@@ -133,7 +133,7 @@ def _with_groups_from(batch: pyarrow.RecordBatch, first: int) -> pyarrow.RecordB
 
 def is_shards(path: Path | str) -> bool:
     """Return whether a path is a folder of shards, complete or not."""
-    folder = Path(path).expanduser()
+    folder = expand(path)
     return folder.is_dir() and ((folder / MANIFEST).is_file() or any(folder.glob("part-*.parquet")))
 
 
@@ -176,7 +176,7 @@ def new_shards_folder(out: Path | str) -> Iterator[Path]:
         RunError: The disk is full or refuses the name.
     """
     check_free(out)
-    target = Path(out).expanduser().resolve()
+    target = expand(out).resolve()
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -222,7 +222,7 @@ def write_manifest(folder: Path | str, parts: Sequence[Shard], columns: dict[str
 
 def check_free(out: Path | str) -> None:
     """Raise PathError when `out` exists and is not an empty folder."""
-    target = Path(out).expanduser()
+    target = expand(out)
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise PathError(f"{out}: exists already; give a new folder for the shards, or remove it first")
 

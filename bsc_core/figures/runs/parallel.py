@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import altair as alt
 
 from bsc_core import formatting
+from bsc_core.config import setting_name
 from bsc_core.figures import theme
 from bsc_core.figures.runs import curves
 
@@ -104,7 +105,7 @@ def headline(settings: Settings, results: Mapping[str, float | None], *, metric:
     top, runs = best(results), formatting.plural(len(settings), "run")
     if top is None:
         return [f"{runs}, none evaluated yet"]
-    chosen = [f"{formatting.setting_name(name).lower()} {format_value(value)}" for name, value in settings[top].items()]
+    chosen = [f"{setting_name(name).lower()} {format_value(value)}" for name, value in settings[top].items()]
     evaluated = sum(value is not None for value in results.values())
     if evaluated == len(settings):
         subject = f"Highest of {runs}"
@@ -236,13 +237,13 @@ def _points_by_value(
     is_log = numeric and min(values) > 0 and max(values) / min(values) >= LOG_FROM
     ticks = sorted(set(map(float, values))) if numeric and len(set(values)) <= FEW else alt.Undefined
     number_format = {"format": "~g"} if numeric else {}
-    across = alt.Axis(title=formatting.setting_name(name), values=ticks, **number_format)
+    across = alt.Axis(title=setting_name(name), values=ticks, **number_format)
     scale: Any = alt.Scale(type="log" if is_log else "linear", zero=False, padding=20) if numeric else alt.Undefined
     base = alt.Chart(alt.Data(values=table)).encode(
         x=alt.X("value:Q" if numeric else "value:N", axis=across, scale=scale, sort=None),
         y=alt.Y("result:Q", title=metric, scale=alt.Scale(zero=False, padding=20), axis=METRIC_AXIS),
         color=COLOR,
-        tooltip=["run:N", alt.Tooltip("shown:N", title=formatting.setting_name(name)), "result:Q"],
+        tooltip=["run:N", alt.Tooltip("shown:N", title=setting_name(name)), "result:Q"],
     )
     return alt.layer(
         base.mark_point(size=70, filled=True, opacity=1),

@@ -20,6 +20,7 @@ from typing import Any
 
 from bsc_core.errors import JobError
 from bsc_core.files import as_json, atomic_path, atomic_write
+from bsc_core.paths import expand
 from bsc_core.runs import Run, RunStore, parent_run_id
 
 STATUS = "status.json"
@@ -342,7 +343,7 @@ def _local_path(name: str | None, roots: tuple[Path, ...]) -> Path | None:
     """Return a path that exists here and may be sent, else None; the job reports an invalid path."""
     if not name or "://" in name:
         return None
-    path = Path(name).expanduser().resolve()
+    path = expand(name).resolve()
     is_allowed = not roots or any(path.is_relative_to(root) for root in roots)
     return path if is_allowed and path.exists() else None
 

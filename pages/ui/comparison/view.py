@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 import streamlit as st
 
 from bsc_core import formatting
-from bsc_core.config import RunConfig, flatten
+from bsc_core.config import RunConfig, flatten, setting_name
 from bsc_core.figures.runs import curves
 from bsc_core.jobs.actions.groups import differing_keys
 from bsc_core.runs import Run
@@ -80,7 +80,7 @@ def _loss_scales(settings: list[Setting]) -> str:
     """Return the names of the differing settings that change the scale of the loss, such as `Temperature`."""
     differing = differing_keys([one.runs[0].config() for one in settings])
     scales = [key for key in differing if key.startswith("loss.") or key == "training.batch_size"]
-    return ", ".join(map(formatting.setting_name, scales))
+    return ", ".join(map(setting_name, scales))
 
 
 def _metric_rows(view: ComparisonView) -> dict[str, list[curves.MetricRows]]:

@@ -8,6 +8,7 @@ import streamlit as st
 from streamlit.navigation.page import StreamlitPage
 
 from bsc_core import formatting
+from bsc_core.config import setting_name
 from pages.ui.components import turns, users
 
 THROUGH_APP = "through_app"  # session key: app.py runs the current page
@@ -88,7 +89,7 @@ def _current_value(name: str, value: str) -> str:
         return formatting.metric_name(value)  # such as MRR for mrr
     if name in ("filter", "group_by"):  # a config key and perhaps its value
         key, separator, rest = value.partition(": ")
-        return f"{formatting.setting_name(key)}{separator}{rest}"
+        return f"{setting_name(key)}{separator}{rest}"
     if name.startswith("retrieval.causes."):  # a cause and its number of errors
         cause, separator, count = value.partition(" · ")
         return f"{CAUSES.get(cause, cause)}{separator}{count}"

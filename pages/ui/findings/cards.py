@@ -9,6 +9,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from bsc_core import formatting
+from bsc_core.config import setting_name
 from bsc_core.figures import theme
 from bsc_core.figures.findings import verdicts
 from bsc_core.figures.runs.parallel import format_value
@@ -350,7 +351,7 @@ def arms_table(finding: dict[str, Any]) -> pd.DataFrame:
                 )
         row |= {"Steps": _steps(arm["runs"]), "Runs": str(len(arm["runs"]))}
         row["What differs"] = ", ".join(
-            f"{formatting.setting_name(key)} {format_value(value)}" for key, value in arm["settings"].items()
+            f"{setting_name(key)} {format_value(value)}" for key, value in arm["settings"].items()
         )
         rows.append(row)
     return pd.DataFrame(rows).fillna("")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 
 from bsc_core import formatting
-from bsc_core.config import CONFIRM_ABOVE, RunConfig, SweepConfig, count_runs, sweep_configs, to_toml
+from bsc_core.config import CONFIRM_ABOVE, RunConfig, SweepConfig, count_runs, setting_name, sweep_configs, to_toml
 from bsc_core.config.sweep import check_number
 from bsc_core.data.decisions import applied_sentence
 from bsc_core.data.sample_data import sample_config
@@ -93,7 +93,7 @@ def _draw_runs(config: RunConfig, sweep: SweepConfig | None) -> None:
     over = tuple(sweep.over) if sweep else ()
     runs = [about for _, _, about in group_members(run_configs(config, sweep), "run", over)]
     rows = [
-        {formatting.setting_name(key): config_form.format_setting(value) for key, value in run["setting"].items()}
+        {setting_name(key): config_form.format_setting(value) for key, value in run["setting"].items()}
         | {"Seed": run["seed"]}
         for run in runs
     ]

@@ -3,8 +3,7 @@
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from bsc_core import formatting
-from bsc_core.config import RunConfig, SweepConfig
+from bsc_core.config import RunConfig, SweepConfig, setting_name
 from bsc_core.losses.catalog import CATALOG
 from bsc_core.presets.catalog import FAMILIES, PRESETS, family_of, suggested
 from bsc_core.reproduction.findings import measured_gain
@@ -95,7 +94,7 @@ def write_link(
     if changed:
         if loss := CATALOG.get(changed.get("loss.name", "")):
             changed["loss.name"] = loss.title
-        settings = ", ".join(f"{formatting.setting_name(key)} = {value}" for key, value in changed.items())
+        settings = ", ".join(f"{setting_name(key)} = {value}" for key, value in changed.items())
         cell.caption(f"Changed from the preset: {display.escaped(settings)}")
 
 

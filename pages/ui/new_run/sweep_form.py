@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args, get_origin
 import streamlit as st
 
 from bsc_core import formatting
-from bsc_core.config import SweepConfig, count_runs, make_sweep
+from bsc_core.config import SweepConfig, count_runs, make_sweep, setting_name
 from pages.ui.components import config_form
 
 Field = tuple[str, str]
@@ -176,7 +176,7 @@ def draw_summary(sweep: SweepConfig | None, seeds: Sequence[int]) -> None:
             st.caption("One run, until a setting of the sweep has several values.")
         return
     over = sweep.over.items() if sweep else ()
-    parts = [f"{formatting.plural(len(values), 'value')} of {formatting.setting_name(key)}" for key, values in over]
+    parts = [f"{formatting.plural(len(values), 'value')} of {setting_name(key)}" for key, values in over]
     parts += [formatting.plural(len(seeds), "seed")] if seeds else []
     sampled = f", {sweep.runs} sampled at random" if sweep and sweep.runs else ""
     st.caption(f"{' × '.join(parts)}{sampled}: **{formatting.plural(count_runs(sweep, seeds), 'run')}**.")

@@ -6,8 +6,8 @@ from typing import Any
 
 import streamlit as st
 
-from bsc_core import background_task, formatting
-from bsc_core.config import RunConfig, make_config
+from bsc_core import background_task
+from bsc_core.config import RunConfig, make_config, setting_name
 from bsc_core.config.reading import put
 from bsc_core.errors import BscError
 from bsc_core.figures.runs.parallel import format_value
@@ -91,7 +91,7 @@ def _draw_finding(run: Run, finding: dict[str, Any], number: int) -> None:
         config = changed_config(run.config(), finding["change"])
         if config is not None and users.current_user().may_launch:
             changes = ", ".join(
-                f"{formatting.setting_name(name)} {format_value(value)}" for name, value in finding["change"].items()
+                f"{setting_name(name)} {format_value(value)}" for name, value in finding["change"].items()
             )
             about = "Opens the New run page with the settings of this run and this change."
             key = f"runs.diagnosis.use.{run.id}.{number}"

@@ -67,7 +67,7 @@ def point_sentence(curve: dict[str, Any], alpha: float) -> str:
 
 
 def _weights(run: Run) -> list[Path]:
-    return sorted(run.model_folder.rglob("*.safetensors"))
+    return sorted(path for path in run.model_folder.rglob("*.safetensors") if path.is_file())
 
 
 def _draw_curve(run: Run, curve: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import streamlit as st
 
 from bsc_core import formatting
-from bsc_core.config import DataConfig, flatten
+from bsc_core.config import DataConfig, flatten, setting_name
 from bsc_core.errors import BscError
 from bsc_core.figures.runs.histograms import Histogram, histogram, read_ranges, write_ranges
 from bsc_core.figures.runs.parallel import format_value
@@ -59,7 +59,7 @@ def _config(run: Run) -> tuple[str, Settings]:
     config = run.config()
     values = {key: value for key, value in flatten(config).items() if not key.startswith(NOT_COLUMNS)}
     ordered = {**{key: values[key] for key in MAIN_COLUMNS if key in values}, **values}
-    return config.data.model_dump_json(), {formatting.setting_name(key): format_value(ordered[key]) for key in ordered}
+    return config.data.model_dump_json(), {setting_name(key): format_value(ordered[key]) for key in ordered}
 
 
 def _dataset_names(datasets: Mapping[str, DataConfig]) -> dict[str, str]:
@@ -102,7 +102,7 @@ def equal_settings(settings: Mapping[str, Settings]) -> str:
     known = [values for values in settings.values() if values]
     if not known:
         return ""
-    shared = [name for name in (DATASET, *map(formatting.setting_name, MAIN_COLUMNS)) if name in known[0]]
+    shared = [name for name in (DATASET, *map(setting_name, MAIN_COLUMNS)) if name in known[0]]
     return " · ".join(
         f"{name} {known[0][name]}" for name in shared if all(values.get(name) == known[0][name] for values in known)
     )
@@ -151,7 +151,7 @@ def load_histograms(runs: Sequence[Run], settings: Mapping[str, Settings]) -> li
 def _renamed(column: str) -> str:
     """Return the name of a column of a link of an earlier version: `Best MRR` for `Best mrr`."""
     metric = column.removeprefix("Best ")
-    return formatting.setting_name(column) if metric == column else f"Best {formatting.metric_name(metric)}"
+    return setting_name(column) if metric == column else f"Best {formatting.metric_name(metric)}"
 
 
 def _numbers(runs: Sequence[Run], settings: Mapping[str, Settings]) -> dict[str, dict[str, float]]:

@@ -9,7 +9,7 @@ from typing import Any
 import streamlit as st
 
 from bsc_core import formatting, jobs
-from bsc_core.config import RunConfig, to_toml
+from bsc_core.config import RunConfig, setting_name, to_toml
 from bsc_core.errors import RunError
 from bsc_core.evaluation import Comparison
 from bsc_core.figures.runs import curves, parallel
@@ -96,7 +96,7 @@ def _draw_axes(group: str, runs: list[Run], summary: Summary) -> None:
         st.caption("The figure appears here when the first run is done.")
         return
     metric = summary["metric"] or "metric on dev"
-    values = {run: {formatting.setting_name(key): one for key, one in of_run.items()} for run, of_run in values.items()}
+    values = {run: {setting_name(key): one for key, one in of_run.items()} for run, of_run in values.items()}
     figure = parallel.parallel(values, results, metric=metric, colors=_colors(values))
     display.figure(figure, alt=" ".join(parallel.headline(values, results, metric=metric)), name=f"sweep.{group}")
 
@@ -174,7 +174,7 @@ def setting_names(summary: Summary) -> dict[str, str]:
     names = {}
     for cell in summary["settings"]:
         for run_id, seed in zip(cell["runs"], cell["seeds"], strict=True):
-            names[run_id] = setting_name(cell) + (f", seed {seed}" if len(cell["runs"]) > 1 else "")
+            names[run_id] = cell_name(cell) + (f", seed {seed}" if len(cell["runs"]) > 1 else "")
     return names
 
 
@@ -227,7 +227,7 @@ def setting_rows(summary: Summary, intervals_: list[str]) -> list[dict[str, Any]
     """Return the settings as table rows, the best mean first, each with its interval."""
     metric = formatting.metric_name(summary["metric"] or "metric")
     return [
-        {formatting.setting_name(key): parallel.format_value(value) for key, value in cell["setting"].items()}
+        {setting_name(key): parallel.format_value(value) for key, value in cell["setting"].items()}
         | {
             "Runs": len(cell["runs"]),
             "Seeds": parallel.format_value(cell["seeds"]),
@@ -256,7 +256,7 @@ def _draw_best_setting(group: str, runs: list[Run], summary: Summary) -> None:
     seeds = f" over {formatting.plural(len(cell['runs']), 'seed')}" if len(cell["runs"]) > 1 else ""
     interval = intervals(summary, runs)[0]
     value = formatting.metric(cell["mean"]) + (f" {interval}" if interval.startswith("[") else "")
-    st.text(f"{setting_name(cell)}: {formatting.metric_name(summary['metric'])} {value}{seeds}")
+    st.text(f"{cell_name(cell)}: {formatting.metric_name(summary['metric'])} {value}{seeds}")
     if (compared := best_against_next(summary, runs)) is not None:
         st.caption(display.escaped(compared))
     if not users.current_user().may_launch:  # a config has paths of the server
@@ -306,9 +306,9 @@ def best_against_next(summary: Summary, runs: list[Run]) -> str | None:
     starts = {one.get(summary["metric"]) for one in untrained}
     if len(starts) > 1 or starts == {None}:
         return sentence
-    return (
-        f"{sentence} Highest mean {formatting.metric(done[0]['mean'])}, before training {formatting.metric(*starts)}."
-    )
+    mean, [start] = done[0]["mean"], starts
+    values = f"ighest mean {formatting.metric(mean)}, before training {formatting.metric(start)}."
+    return f"{sentence} {'H' if mean > start else 'No setting is better than before training: h'}{values}"
 
 
 def best_sentence(comparison: Comparison | str, best: str, following: str, metric: str) -> str:
@@ -332,12 +332,10 @@ def cell_setting(cell: Cell, runs: list[Run]) -> Setting:
     """Return the finished runs of a setting."""
     by_id = {run.id: run for run in runs}
     done = [by_id[run_id] for run_id, value in zip(cell["runs"], cell["values"], strict=True) if value is not None]
-    return Setting(done[0].id, setting_name(cell), tuple(done))
+    return Setting(done[0].id, cell_name(cell), tuple(done))
 
 
-def setting_name(cell: Cell) -> str:
+def cell_name(cell: Cell) -> str:
     """Return `Temperature 0.05, Batch size 32`."""
-    values = [
-        f"{formatting.setting_name(key)} {parallel.format_value(value)}" for key, value in cell["setting"].items()
-    ]
+    values = [f"{setting_name(key)} {parallel.format_value(value)}" for key, value in cell["setting"].items()]
     return ", ".join(values) or "the only setting"
