@@ -22,6 +22,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import lru_cache
 from html import escape
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote_plus
@@ -34,6 +35,7 @@ from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from streamlit import config as streamlit_config
 from streamlit.auth_util import (
     encode_provider_token,
     get_origin_from_redirect_uri,
@@ -80,7 +82,8 @@ ALLOWED_HOSTS = "BSC_ALLOWED_HOSTS"  # environment variable: additional host nam
 HOST = re.compile(r"(?P<name>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]*)?")
 OTHER_SITES = ("cross-site", "same-site")  # `Sec-Fetch-Site`; other ports of this machine are the same site
 RESPONSE_HEADERS = {
-    "Content-Security-Policy": "connect-src 'self' blob: data:; frame-ancestors 'self'",
+    "Content-Security-Policy": "connect-src 'self' blob: data:; font-src 'self' data:; img-src 'self' blob: data:; "
+    "frame-ancestors 'self'",
     "X-Frame-Options": "SAMEORIGIN",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "same-origin",
@@ -311,7 +314,16 @@ def _compressed_file(file: Path) -> Response:
 def _host_name(host: str) -> str | None:
     """Return the name in a Host header in lower case, without its port; None if the header is malformed."""
     match = HOST.fullmatch(host)
-    return match and match["name"].strip("[]").lower()
+    return match and canonical_host(match["name"])
+
+
+def canonical_host(host: str) -> str:
+    """Return an IP address in its shortest notation, without brackets; a host name in lower case."""
+    name = host.strip().lower()
+    try:
+        return ip_address(name.strip("[]")).compressed
+    except ValueError:
+        return name
 
 
 def _with_headers(send: Send) -> Send:
@@ -728,7 +740,7 @@ def allowed_hosts(address: str = "") -> frozenset[str]:
     if address in ANY_ADDRESS:
         names += [socket.gethostname(), socket.getfqdn()]
         names += [entry.address for entries in psutil.net_if_addrs().values() for entry in entries]
-    return frozenset([*LOCAL_HOSTS, *(name.strip().lower() for name in names if name.strip())])
+    return frozenset([*LOCAL_HOSTS, *(canonical_host(name) for name in names if name.strip())])
 
 
 def max_sessions() -> int:
@@ -776,6 +788,15 @@ def make_app(address: str | None = None, root: Path | None = None) -> App:
         middleware.append(Middleware(SignIn, root=root))
     middleware += [Middleware(SessionLimit, sessions=max_sessions()), Middleware(CompressedAssets)]
     return App(APP, middleware=middleware, lifespan=_open_browser)
+
+
+def _trusted_files(paths: list[str]) -> list[str]:
+    """Leave out the settings in the working folder, which may be of others and can name servers of fonts.
+
+    Those of the user and of the app remain, and the secrets, with which people sign in.
+    """
+    own = (Path.home(), APP.parent)
+    return [path for path in paths if Path(path).name != "config.toml" or Path(path).parents[1] in own]
 
 
 def sign_in_problem(users: dict[str, User]) -> str | None:
@@ -849,20 +870,27 @@ def main() -> int:
     options: dict[str, Any] = {"logger.enableRich": False}  # which would not use the records of `server_log`
     options |= {"server.headless": True} if arguments.no_browser or arguments.host else {}
     options |= {"server.port": arguments.port} if arguments.port else {}
-    root = RunStore().root if arguments.host else None
+    root, host = RunStore().root if arguments.host else None, canonical_host(arguments.host or "")
     if root is not None:
         try:
             problem = sign_in_problem(read_users(root))
+            socket.getaddrinfo(host, None)
         except BscError as error:
             problem = str(error)
+        except (OSError, UnicodeError):
+            problem = f"--host {arguments.host}: this address is unknown; use one of this machine"
         if problem is not None:
             sys.stderr.write(f"bsc: {problem}\n")
             return 2
-        options |= {"server.address": arguments.host}
+        shown = socket.gethostname() if host in ANY_ADDRESS else f"[{host}]" if ":" in host else host
+        # Without an address to show, Streamlit asks a server on the Internet for that of this machine.
+        options |= {"server.address": host, "browser.serverAddress": shown}
         os.environ[SHARED] = str(root)
         os.environ.setdefault(MAX_DATA_MB, "1000")
-        if arguments.host not in LOCAL_HOSTS:
+        if host not in LOCAL_HOSTS:
             sys.stderr.write("bsc: the connection is not encrypted; see docs/hosting.md for a proxy with TLS\n")
+    usual_files = streamlit_config.get_config_files
+    streamlit_config.get_config_files = lambda name: _trusted_files(usual_files(name))
     _raise_file_limit()
     _limit_waiting_messages()
     _keep_downloads()
@@ -875,7 +903,7 @@ def main() -> int:
     limited = {"http": LimitedHttp, "ws": LimitedWebSocket, "backlog": ACCEPTED}
     starlette_server._get_uvicorn_config_kwargs = lambda: usual_settings() | limited
     with suppress(KeyboardInterrupt):  # Ctrl-C
-        make_app(arguments.host, root).run(config=options)
+        make_app(host, root).run(config=options)
     return 0
 
 

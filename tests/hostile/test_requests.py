@@ -25,7 +25,10 @@ WEBSOCKET = {
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AppServer]:
-    with AppServer(tmp_path_factory.mktemp("app")).running(BSC_ALLOWED_HOSTS="lab.example, other.example") as server:
+    folder = tmp_path_factory.mktemp("app")
+    (folder / ".streamlit").mkdir()  # settings of the working folder, which the app does not read
+    (folder / ".streamlit" / "config.toml").write_text('[server]\nbaseUrlPath = "elsewhere"\n', encoding="utf-8")
+    with AppServer(folder).running(BSC_ALLOWED_HOSTS="lab.example, other.example") as server:
         yield server
 
 
@@ -109,7 +112,10 @@ def test_a_websocket_that_begins_with_an_invalid_request_is_answered_and_ends(
 @pytest.mark.parametrize("host", ["localhost", "evil.example"])
 def test_no_other_site_can_frame_the_app_or_guess_types(server: AppServer, path: str, host: str) -> None:
     headers = respond(server, path, {"Host": host}).headers
-    assert headers["Content-Security-Policy"] == "connect-src 'self' blob: data:; frame-ancestors 'self'"
+    assert headers["Content-Security-Policy"].split("; ") == [
+        *("connect-src 'self' blob: data:", "font-src 'self' data:", "img-src 'self' blob: data:"),
+        "frame-ancestors 'self'",
+    ]
     assert headers["X-Frame-Options"] == "SAMEORIGIN"
     assert headers["X-Content-Type-Options"] == "nosniff"
     assert headers["Referrer-Policy"] == "same-origin"

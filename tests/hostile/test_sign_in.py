@@ -66,7 +66,9 @@ from pages.ui.server import (
     MAX_WIDGETS,
     MAX_WIDGETS_OF_STUDENT,
     SignIn,
+    _host_name,
     allowed_hosts,
+    main,
 )
 from tests.browser.serving import AppServer
 from tests.helpers.waiting import PATIENCE_SECONDS
@@ -316,8 +318,22 @@ def test_an_app_is_not_shared_if_no_owner_can_sign_in(
 
 def test_the_names_of_this_machine_are_allowed_when_it_listens_on_all_addresses() -> None:
     assert "127.0.0.1" in allowed_hosts("0.0.0.0")
+    for written in ("2001:DB8::0001", "[2001:db8::1]", "2001:db8:0:0:0:0:0:1"):
+        assert allowed_hosts(written) == allowed_hosts() | {"2001:db8::1"}
+        assert _host_name(f"[{written.strip('[]')}]:8501") == "2001:db8::1"
     assert allowed_hosts("lab.example") == allowed_hosts() | {"lab.example"}
     assert "evil.example" not in allowed_hosts("0.0.0.0")
+
+
+def test_an_unknown_address_is_one_line(
+    keys: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("BSC_RUNS", keys["root"])
+    monkeypatch.setattr("sys.argv", ["server.py", "--host", "no-such-name.invalid"])
+    assert main() == 2
+    assert capsys.readouterr().err == (
+        "bsc: --host no-such-name.invalid: this address is unknown; use one of this machine\n"
+    )
 
 
 def test_clients_cannot_send_large_messages_to_a_shared_app(server: AppServer, keys: dict[str, str]) -> None:

@@ -17,6 +17,7 @@ import pytest
 
 from bsc_core.errors import InputError, JobError, RunError, RunNotFoundError
 from bsc_core.jobs import launch, reconcile, recovery, resume, stop
+from bsc_core.jobs.actions.stopping import check_ended
 from bsc_core.jobs.backends import ProcessInfo
 from bsc_core.jobs.local.backend import LocalBackend
 from bsc_core.jobs.local.processes import current_process, find_process, is_local_process, process_fields
@@ -68,6 +69,20 @@ def test_a_process_is_identified_independently_of_the_clock():
     assert find_process(RunStatus(**identity | {"process_mark": f"{boot}:{int(tick) + 1}"})) is None
     assert is_local_process(status)
     assert not is_local_process(RunStatus(process_mark="another:1"))
+
+
+@pytest.mark.skipif(not Path("/proc/self/ns/pid").is_symlink(), reason="the system has no PID namespaces")
+def test_a_process_of_another_container_on_this_machine_is_judged_by_its_heartbeat(run):
+    here, _, tick = str(current_process()["process_mark"]).partition(":")
+    boot, _, namespace = here.rpartition("-")
+    other = current_process() | {"process_mark": f"{boot}-{int(namespace) + 1}:{tick}"}
+    run.update_status(state="running", **other)
+    assert find_process(run.status()) is None
+    assert refresh_status(run).state == "running"
+    with pytest.raises(InputError, match="is running; stop it first"):
+        check_ended(run)
+    later = Run(run.folder, clock=lambda: time.time() + 100)
+    assert refresh_status(later).state == "lost"
 
 
 def test_an_ended_process_has_no_start_time():

@@ -1,12 +1,14 @@
 """Processes on this machine: starting detached ones, identifying them, and signaling them.
 
 A process is identified by its PID and start time, since a PID is reused. On Linux the start time is counted in ticks of
-the current boot (`process_mark` in the run status): setting the clock does not change it, and the boot's id
-distinguishes machines that share a runs folder. Elsewhere it is seconds since the epoch.
+the current boot (`process_mark` in the run status): setting the clock does not change it. The boot's id and the number
+of the PID namespace distinguish machines and containers that share a runs folder. Elsewhere it is seconds since the
+epoch.
 """
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -132,9 +134,9 @@ def find_process(status: RunStatus) -> psutil.Process | None:
 
 
 def is_local_process(status: RunStatus) -> bool:
-    """Return False for a process of another machine or of an earlier boot; True where the system does not say."""
-    boot = _boot_id()
-    return boot is None or status.process_mark is None or status.process_mark.startswith(f"{boot}:")
+    """Return False for a process of another machine, container or boot; True where the system does not say."""
+    here = _namespace()
+    return here is None or status.process_mark is None or status.process_mark.startswith(f"{here}:")
 
 
 def signal_group(status: RunStatus, number: signal.Signals) -> None:
@@ -199,18 +201,20 @@ def _is_same(status: RunStatus, process: psutil.Process) -> bool:
 
 
 def _start_mark(pid: int) -> str | None:
-    """Return `BOOT_ID:TICKS` at which a process was started; None where the system does not say."""
-    boot = _boot_id()
+    """Return `BOOT_ID-NAMESPACE:TICKS` at which a process was started; None where the system does not say."""
+    here = _namespace()
     try:
         after_name = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2]
     except OSError:
         return None
-    return f"{boot}:{after_name.split()[_START_TICKS_FIELD]}" if boot else None
+    return f"{here}:{after_name.split()[_START_TICKS_FIELD]}" if here else None
 
 
 @lru_cache(maxsize=1)
-def _boot_id() -> str | None:
+def _namespace() -> str | None:
+    """Return the id of the boot and the number of the PID namespace, in which a PID has a meaning."""
     try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return f"{boot}-{re.sub('[^0-9]', '', str(Path('/proc/self/ns/pid').readlink()))}"
     except OSError:
         return None
