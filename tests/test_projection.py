@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -45,6 +48,23 @@ def test_pca_of_vectors_of_one_number_is_on_a_line() -> None:
     points = projection.project(np.array([[1.0], [3.0], [7.0]], dtype=np.float32), "pca")
     assert points.shape == (3, 2)
     assert (points[:, 1] == 0).all()
+
+
+def test_settings_of_numba_in_the_working_folder_are_not_read(tmp_path: Path) -> None:
+    settings = {"chrome_trace": str(tmp_path / "trace"), "cache_dir": str(tmp_path / "cache")}
+    (tmp_path / ".numba_config.yaml").write_text(json.dumps(settings), encoding="utf-8")
+    code = """
+from bsc_core.projection.layout import ignore_numba_settings
+ignore_numba_settings()
+from numba.core import config
+print([config.CHROME_TRACE, config.CACHE_DIR])
+config.reload_config()  # as before each compilation
+print([config.CHROME_TRACE, config.CACHE_DIR])
+"""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("NUMBA_")}
+    command = [sys.executable, "-c", code]
+    output = subprocess.check_output(command, cwd=tmp_path, env=environment, text=True)
+    assert output.splitlines() == ["['', '']"] * 2
 
 
 @pytest.mark.parametrize("size", [1, 2, 4])

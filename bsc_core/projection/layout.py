@@ -7,10 +7,13 @@ unchanged neighbors stays in place.
 # N vectors of D numbers, R rows, k neighbors
 
 import io
+import os
 import re
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import chdir
 from functools import partial
+from tempfile import TemporaryDirectory
 
 import numpy as np
 
@@ -140,11 +143,23 @@ def _directions(vectors: Vectors, middle: Numbers) -> Numbers:
     return np.asarray(eigsh(operator, k=2, v0=start, tol=1e-4)[1][:, ::-1])
 
 
+def ignore_numba_settings() -> None:
+    """Import numba without its settings in the working folder, which may be a folder from others.
+
+    Numba, which UMAP uses, reads `.numba_config.yaml` when it is imported and before each compilation. The file names
+    files that numba writes, and cached code that it executes.
+    """
+    with TemporaryDirectory() as empty, chdir(empty):
+        from numba.core import config
+    config._config_fname = os.devnull
+
+
 def _umap(vectors: Vectors, seed: int, start: Vectors | None, progress: ShareDone) -> Vectors:
     """Run UMAP (McInnes et al. 2018) with 15 neighbors by cosine, initialized from PCA or from `start`.
 
     With a start, the learning rate is lower and the result (N, 2) is scaled to the spread of the start.
     """
+    ignore_numba_settings()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=ImportWarning)  # umap warns that TensorFlow, unused here, is absent
         from umap import UMAP
