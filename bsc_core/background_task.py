@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from filelock import FileLock, Timeout
 
 from bsc_core.errors import BscError, InputError, RunError
 from bsc_core.files import as_json, atomic_write, error_reason
@@ -29,6 +30,7 @@ NICENESS = 5  # of tasks and training on POSIX: the app, at 0, gets three times 
 MAX_WAITING = 20  # tasks of a user that wait for a place; the oldest of more is forgotten
 MAX_TASKS = "BSC_MAX_TASKS"  # environment variable: tasks that may run at the same time
 REQUEST = "request.json"
+LOCK = ".lock"  # held by the process of a task, which other apps with the same cache do not start again or remove
 PROGRESS = "progress.json"
 LOG = "log.txt"
 RESULT_FILE = "result.json"
@@ -232,9 +234,15 @@ def run_task(perform: Callable[[Path, Any], object], arguments: Sequence[str]) -
         arguments: Command-line arguments: the folder.
 
     Returns:
-        The exit status: 0 done, 1 failed or canceled, 2 invalid input; the reason is in the progress file.
+        The exit status: 0 done, or performed by another process, 1 failed or canceled, 2 invalid input; the reason is
+        in the progress file.
     """
     folder = Path(arguments[0])
+    lock = FileLock(folder / LOCK)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        return 0
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that temporary files are removed
     try:
@@ -247,19 +255,32 @@ def run_task(perform: Callable[[Path, Any], object], arguments: Sequence[str]) -
     except Exception as error:  # the traceback goes to the log
         write_progress(folder, 0, 1, "failed", error=f"{type(error).__name__}: {error}")
         raise
+    finally:
+        lock.release()
     return 0
 
 
 def remove_oldest(base: Path, pattern: str, keep: int) -> None:
     """Remove all but the `keep` newest folders under `base`, by the modification time of their file `pattern`.
 
-    Folders of tasks that run in a child of this process, or wait for a place, are kept, too.
+    Folders of tasks that run, or wait for a place, are kept, too.
     """
     kept = [one for one, child in list(_children.items()) if child.running] + list(_waiting)
     newest_first = sorted(base.glob(pattern), key=lambda path: path.stat().st_mtime, reverse=True)
     for path in newest_first[keep:]:
-        if not any(one.is_relative_to(path.parent) for one in kept):
+        if not any(one.is_relative_to(path.parent) for one in kept) and not _is_locked(path.parent):
             shutil.rmtree(path.parent, ignore_errors=True)
+
+
+def _is_locked(folder: Path) -> bool:
+    """Whether the process of a task in the folder is running."""
+    try:
+        with FileLock(folder / LOCK, timeout=0):
+            return False
+    except Timeout:
+        return True
+    except OSError:  # the folder was removed
+        return False
 
 
 def reap(child: subprocess.Popen[bytes]) -> None:

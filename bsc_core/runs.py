@@ -673,7 +673,11 @@ class Run:
 
     def _inside(self, name: str, suffix: str) -> Path:
         path = self.folder / (name if name.endswith(suffix) else name + suffix)
-        if ".." in path.parts or not path.resolve().is_relative_to(self.folder.resolve()):
+        try:
+            is_inside = ".." not in path.parts and path.resolve().is_relative_to(self.folder.resolve())
+        except (OSError, RuntimeError):  # a link that leads to itself
+            is_inside = False
+        if not is_inside:
             raise RunError(f"run {self.id}: {name} is a path outside its folder")
         return path
 

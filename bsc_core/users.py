@@ -356,7 +356,7 @@ def check_disk(store: RunStore, user: User, additional_bytes: int = 0) -> None:
     if used > user.quota.disk_gb:
         raise InputError(
             f"your runs and files would use {used:.2f} of {user.quota.disk_gb:g} GB; "
-            "delete runs, or ask the owner of this app"
+            "delete runs, which the trash removes after a week, or ask the owner of this app"
         )
 
 
@@ -388,8 +388,8 @@ def check_dataset_number(store: RunStore, user: User) -> None:
     """
     if not user.is_owner and len(_datasets(store, user)) >= user.quota.datasets:
         raise InputError(
-            f"you have {user.quota.datasets} datasets, the most that you may have; delete one, or ask the owner of "
-            "this app"
+            f"you have {user.quota.datasets} datasets, the most that you may have; ask the owner of this app to "
+            "remove one"
         )
 
 

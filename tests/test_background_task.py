@@ -12,6 +12,7 @@ from typing import Any
 
 import psutil
 import pytest
+from filelock import FileLock
 
 from bsc_core import background_task
 from bsc_core.background_task import STUDENTS, TaskProgress, read_progress, run_task, start, write_progress
@@ -277,3 +278,19 @@ def test_a_task_whose_folder_cannot_be_written_is_refused(module: str, tmp_path:
     (tmp_path / "file").write_text("")
     with pytest.raises(RunError, match="the task cannot be started"):
         start(tmp_path / "file" / "task", module, 1)
+
+
+def test_a_task_that_runs_in_another_app_is_neither_started_again_nor_removed(module: str, tmp_path: Path) -> None:
+    folder = tmp_path / "cache" / "task"
+    start(folder, module, "first")
+    wait_for_task(folder)
+    (folder / background_task.REQUEST).write_text('"second"', encoding="utf-8")
+    with FileLock(folder / background_task.LOCK):
+        assert run_task(lambda *_: pytest.fail("performed twice"), [str(folder)]) == 0
+        background_task.remove_oldest(folder.parent, f"*/{background_task.REQUEST}", 0)
+        assert folder.is_dir()
+    performed: list[Any] = []
+    assert run_task(lambda _, request: performed.append(request), [str(folder)]) == 0
+    assert performed == ["second"]
+    background_task.remove_oldest(folder.parent, f"*/{background_task.REQUEST}", 0)
+    assert not folder.exists()

@@ -6,9 +6,9 @@ dropped pairs.
 
 # P, F, T decided pairs: positive; positive or dropped; negative; A pairs that become training rows
 
-import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import astuple, dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,13 +16,14 @@ from typing import Literal, cast, get_args
 
 import numpy as np
 import numpy.typing as npt
+from filelock import FileLock
 
 from bsc_core.data.dataset import DatasetSplits, PairDataset, concatenate_rows
 from bsc_core.data.io.tables import read_table
 from bsc_core.data.schema.classes import NLI
 from bsc_core.data.text_normalization import normalize_text
 from bsc_core.errors import ColumnError, DataError, FileFormatError
-from bsc_core.files import atomic_write, rows_as_tsv
+from bsc_core.files import atomic_write, error_reason, rows_as_tsv
 from bsc_core.formatting import plural
 from bsc_core.types import Ids, Indices
 
@@ -31,7 +32,6 @@ KINDS: tuple[DecisionKind, ...] = get_args(DecisionKind)
 TextIdentity = Literal["exact", "normalized"]
 TextPair = tuple[str, str]  # the texts of a query and of a document
 MAX_HEADER_BYTES = 1000
-_writing = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ def add_decisions(path: Path | str, decisions: Sequence[Decision]) -> None:
         InputError: As `read_decisions`, or the file has other columns or none of decisions.
     """
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    with _writing:
+    with _lock(path):
         decided = {decision.pair: decision for decision in _existing(path)}
         for decision in decisions:
             previous = decided.get(decision.pair)
@@ -150,9 +150,21 @@ def add_decisions(path: Path | str, decisions: Sequence[Decision]) -> None:
 def undo_decisions(path: Path | str, pairs: Iterable[TextPair]) -> None:
     """Remove the decisions about these pairs of texts from the file, where it has them."""
     undone = set(pairs)
-    with _writing:
+    with _lock(path):
         if decided := _existing(path):
             write_decisions(path, [one for one in decided if one.pair not in undone])
+
+
+@contextmanager
+def _lock(path: Path | str) -> Iterator[None]:
+    """Hold the lock of a file of decisions, so that those of another app on the same file are not lost."""
+    lock = Path(path).with_name(f".{Path(path).name}.lock")
+    try:
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(lock):
+            yield
+    except OSError as error:
+        raise DataError(f"{path}: cannot be changed ({error_reason(error)}); check its folder") from None
 
 
 def merge_decisions(first: Iterable[Decision], second: Iterable[Decision]) -> Merge:

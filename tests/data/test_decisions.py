@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,10 +29,30 @@ from bsc_core.data.schema.classes import NLI
 from bsc_core.errors import ColumnError, DataError, PathError
 from bsc_core.evaluation.evaluator import split_digest
 from bsc_core.evaluation.retrieval.rank import retrieval_task
+from tests.helpers.waiting import PATIENCE_SECONDS
 
 AWKWARD = ('a "quoted" query', "two\tcolumns\nand lines")
 TABLE = "id\tname\tage\tcity\tzip\n" * 3 + "How do I sum a column?"  # each line has the tabs of a row of decisions
 OLD_LINE_ENDING = ("a\rother query", "d")
+
+
+def test_decisions_of_two_processes_are_all_saved(tmp_path: Path) -> None:
+    code = """
+import sys
+from bsc_core.data.decisions import Decision, add_decisions, undo_decisions
+for number in range(40):
+    add_decisions(sys.argv[1], [Decision(f"{sys.argv[2]} {number}", "d"), Decision(f"{sys.argv[2]} undone", "d")])
+    undo_decisions(sys.argv[1], [(f"{sys.argv[2]} undone", "d")])
+"""
+    file = tmp_path / "marks" / "decisions.tsv"
+    processes = [subprocess.Popen([sys.executable, "-c", code, str(file), name]) for name in ("a", "b")]
+    assert [process.wait(PATIENCE_SECONDS) for process in processes] == [0, 0]
+    assert sorted(one.query for one in read_decisions(file)) == sorted(f"{one} {n}" for one in "ab" for n in range(40))
+    (file.parent / f".{file.name}.lock").unlink()
+    (file.parent / f".{file.name}.lock").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(DataError, match="cannot be changed"):
+        add_decisions(file, [Decision("q", "d")])
+    assert not (tmp_path / "elsewhere").exists()
 
 
 def test_decisions_are_added_once_changed_and_undone(tmp_path: Path) -> None:
@@ -50,7 +72,7 @@ def test_decisions_are_added_once_changed_and_undone(tmp_path: Path) -> None:
     assert [one.pair for one in read_decisions(path)] == [("q", "d")]
     undo_decisions(path, [("q", "d")])
     assert read_decisions(path) == []
-    assert [file.name for file in path.parent.iterdir()] == ["data.tsv"]
+    assert [file.name for file in path.parent.glob("[!.]*")] == ["data.tsv"]
 
 
 def test_a_decision_about_a_table_of_tabs_leaves_the_file_readable(tmp_path: Path) -> None:

@@ -232,6 +232,7 @@ CASES: dict[str, tuple[Change, str, str]] = {
     "status-folder": (folder("status.json"), "status", "not a regular file"),
     "status-device": (link("status.json", "/dev/zero"), "status", "not a regular file"),
     "status-loop": (link("status.json", "status.json"), "status", "cannot be read"),
+    "texts-loop": (link("texts.json", "texts.json"), "vectors", "a path outside its folder"),
     "status-outside": (link("status.json", "/etc/passwd"), "status", "cannot be read"),
     "status-endless": (endless("status.json"), "status", "more than 1 MiB"),
     "status-nested": (write("status.json", NESTED), "status", "cannot be read"),

@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from bsc_core.batching import STRATEGIES, BatchPlan, PlanStats, build_plan, plan
 from bsc_core.config import BatchingConfig, DataConfig, NegativesConfig, RunConfig
 from bsc_core.data import PairDataset, load_data, read_pairs
 from bsc_core.data.decisions import Decision, add_decisions, read_decisions, undo_decisions, with_decisions
+from bsc_core.errors import InputError
 from bsc_core.figures.batches import similarity
 from bsc_core.pipeline import run_experiment
 from bsc_core.presets.catalog import PRESETS
@@ -414,13 +416,20 @@ def test_a_merge_offers_a_choice_for_the_first_conflicts_only(runs: RunStore, mo
     assert f"The first {triage.MAX_CONFLICTS} are shown" in page_text(app)
 
 
-def test_a_refused_strategy_leaves_the_others(dataset: str, tiny_encoder: Path) -> None:
+def test_a_refused_strategy_leaves_the_others(
+    dataset: str, tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def build(config: BatchingConfig, *arguments: Any, **options: Any) -> BatchPlan:
+        if config.strategy == "clusters":
+            raise InputError("embeddings are not finite")
+        return build_plan(config, *arguments, **options)
+
+    monkeypatch.setattr(plans, "build_plan", build)
     app = prepare_page("batches", dataset=dataset, encoder=str(tiny_encoder))
     app.session_state["batches.strategies"] = ["random", "clusters"]
-    app.session_state["batches.clusters"] = 5000
     app.run()
     assert not app.exception
-    assert "clusters is 5000" in page_text(app)
+    assert "embeddings are not finite" in page_text(app)
     assert app.table[0].value.columns.tolist()[1:] == ["random"]
 
 

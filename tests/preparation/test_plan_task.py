@@ -94,11 +94,15 @@ def test_a_saved_plan_gets_statistics_and_texts_are_encoded_on_request(
 def test_a_refused_plan_is_reported_and_the_others_are_built(
     dataset: PairDataset, vectors: Path, tmp_path: Path
 ) -> None:
-    names = {"bad": BatchingConfig(strategy="clusters", clusters=10_000), "good": BatchingConfig(strategy="random")}
-    items = [PlanItem(name, 8, config.model_dump(mode="json"), vectors=str(vectors)) for name, config in names.items()]
+    np.save(tmp_path / "broken.npy", np.full_like(np.load(vectors), np.nan))
+    bad, good = (BatchingConfig(strategy=name).model_dump(mode="json") for name in ("clusters", "random"))
+    items = [
+        PlanItem("bad", 8, bad, vectors=str(tmp_path / "broken.npy")),
+        PlanItem("good", 8, good, vectors=str(vectors)),
+    ]
     request = ask(tmp_path / "plans", dataset, items)
     assert main([str(request)]) == 0
-    assert "clusters is 10000" in refused_file(request, "bad").read_text(encoding="utf-8")
+    assert "not finite" in refused_file(request, "bad").read_text(encoding="utf-8")
     assert not plan_file(tmp_path / "plans", "bad").exists()
     assert plan_file(tmp_path / "plans", "good").is_file()
 
