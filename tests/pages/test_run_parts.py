@@ -147,7 +147,7 @@ def test_the_diagnosis_offers_the_changed_setting_for_a_new_run(
     monkeypatch.setattr(background_task, "start", start_here)
     finished.write_embeddings("after", np.array(finished.embeddings("before")))
     app = open_tab(open_page("runs", run=finished.id), finished, "Diagnosis")
-    assert "Why did my run get worse, or not better?" in page_text(app)
+    assert "What limits the quality of this run?" in page_text(app)
     app = click(app, f"runs.diagnosis.{diagnosis.task_folder(finished).name}")
     report = background_task.read_result(diagnosis.task_folder(finished))
     assert report is not None

@@ -190,7 +190,7 @@ def draw_texts(data: MapData, ids: np.ndarray, heading: str) -> None:
         closest, _ = data.nearest(one, ids, 1)
         texts = [display.fitted(data.dataset.texts[int(row)], TEXT_WIDTH) for row in closest[:, 0]]
         columns[f"Nearest, {one.name.lower()}"] = texts
-    widths = {name: TEXT_WIDTH if name == "Text" or name.startswith("Nearest") else 90 for name in columns}
+    widths = {name: TEXT_WIDTH if name == "Text" or name.startswith("Nearest") else 104 for name in columns}
     st.header(display.escaped(heading + first), anchor=False)
     names, rows = _names(data, ids), _selected_rows(data, ids)
     linked = st.query_params.get(TEXT)

@@ -156,7 +156,10 @@ def _typed() -> LabBatch:
         column_config={"label": st.column_config.NumberColumn("label", min_value=0.0, max_value=1.0, width="small")},
         key=_key("typed"),
     )
-    st.caption("Label 1: positive pair. Label 0: labeled negative. Add rows at the end of the table.")
+    st.caption(
+        "Label 1: positive pair. Label 0: labeled negative, a wrong answer; its query appears again, in a row of its "
+        "own. Add rows at the end of the table."
+    )
     typed = [
         (
             str(query or "").strip()[:MAX_TYPED],

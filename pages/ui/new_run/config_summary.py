@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from bsc_core.batching.plan import NEED_VECTORS
 from bsc_core.config import BatchingConfig, EncoderConfig, LossConfig, RunConfig, TrainingConfig
 from bsc_core.data.decisions import decided_rows
 from bsc_core.formatting import count, number, plural
@@ -48,6 +49,15 @@ NORMALIZATIONS = {
 IN_BATCH_LOSSES = ("bsc", "mnrl", "simcse", "sigmoid")
 USUAL_TEMPERATURES = {"l2": (0.02, 0.5), "none": (0.5, 20.0)}
 USUAL_TEMPERATURES_BY_COLUMN = (1.0, 3.0)
+BATCHING = {  # strategy: fields shown first, fields under More
+    "nearest": (("group_size", "group_by", "metric"), ("neighbors", "search", "distinct_texts", "easy_first")),
+    "words": (("group_size", "group_by", "shingle_size"), ("stop_count",)),
+    "clusters": (("group_size", "group_by", "clusters"), ("metric",)),
+    "neighbors": (("group_size", "group_by", "shingle_size"), ("shingle_neighbors", "metric")),
+    "communities": (("group_size", "graph_neighbors", "skip_ranks"), ("metric", "search")),
+    "cuthill_mckee": (("graph_neighbors", "metric"), ("search",)),
+}
+SOURCES = ("single_source", "mixing", "mixing_temperature")  # for training pairs of several files
 LEARNING_RATE = "training.learning_rate"
 MIN_ROWS_FOR_COLUMNS = 8
 FEATURES = {"u": "u", "v": "v", "difference": "|u - v|", "product": "u * v (elementwise)"}
@@ -128,6 +138,13 @@ def _order(batching: BatchingConfig) -> str:
         "communities": f"{groups} pairs that are hard negatives of each other",
         "cuthill_mckee": "similar pairs close to each other (Cuthill-McKee)",
     }[batching.strategy]
+
+
+def batching_fields(strategy: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the fields of a strategy that are shown first, and those under More."""
+    shown, more = BATCHING.get(strategy, ((), ()))
+    refresh = ("refresh", "refresh_epochs") if strategy in NEED_VECTORS else ()
+    return ("strategy", *shown), (*more, *refresh, "keep_groups", "no_duplicates", *SOURCES)
 
 
 def training_sentence(training: TrainingConfig) -> str:

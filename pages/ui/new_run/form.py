@@ -8,13 +8,12 @@ from typing import Any
 import streamlit as st
 from pydantic import TypeAdapter
 
-from bsc_core.batching.plan import NEED_VECTORS
 from bsc_core.config import BatchingConfig, EncoderConfig, LossConfig, RunConfig, TrainingConfig, make_config
 from bsc_core.config.reading import put
 from pages.ui.components import config_form, data_cache, display, page_layout, url
 from pages.ui.data import audit
 from pages.ui.new_run import config_summary, encoder_picker, loss_form, sweep_form
-from pages.ui.new_run.config_summary import DataSummary
+from pages.ui.new_run.config_summary import SOURCES, DataSummary, batching_fields
 from pages.ui.new_run.sweep_form import PAGE, draw_fields
 
 LORA = "encoder.lora"
@@ -29,15 +28,6 @@ SHOWN = {
 }
 MORE_ENCODER = ("query_prompt", "document_prompt", "reinit_layers", "freeze_layers", "unpadded")
 MORE_DATA = ("label_min", "label_max", "train_split", "dev_split", "test_split", "split_by", "text_identity")
-BATCHING = {  # strategy: fields shown first, fields under More
-    "nearest": (("group_size", "group_by", "metric"), ("neighbors", "search", "distinct_texts", "easy_first")),
-    "words": (("group_size", "group_by", "shingle_size"), ("stop_count",)),
-    "clusters": (("group_size", "group_by", "clusters"), ("metric",)),
-    "neighbors": (("group_size", "group_by", "shingle_size"), ("shingle_neighbors", "metric")),
-    "communities": (("group_size", "graph_neighbors", "skip_ranks"), ("metric", "search")),
-    "cuthill_mckee": (("graph_neighbors", "metric"), ("search",)),
-}
-SOURCES = ("single_source", "mixing", "mixing_temperature")  # for training pairs of several files
 OPTIMIZER = (
     *("warmup_ratio", "schedule", "weight_decay", "max_grad_norm", "temperature_learning_rate"),
     *("head_learning_rate", "layer_decay", "bias_correction"),
@@ -66,13 +56,6 @@ FIELDS = {  # section: every field that has a widget
     "training": (*SHOWN["training"], *chain.from_iterable(TRAINING_TABS.values())),
     "evaluation": EVALUATION,
 }
-
-
-def batching_fields(strategy: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the fields of a strategy that are shown first, and those under More."""
-    shown, more = BATCHING.get(strategy, ((), ()))
-    refresh = ("refresh", "refresh_epochs") if strategy in NEED_VECTORS else ()
-    return ("strategy", *shown), (*more, *refresh, "keep_groups", "no_duplicates", *SOURCES)
 
 
 def draw_form(summary: DataSummary) -> None:

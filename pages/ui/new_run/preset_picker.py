@@ -66,6 +66,7 @@ def _drop_sent_loss() -> None:
     """Forget the loss that another page sent but not its batch settings; forget a complete config entirely."""
     if sweep_form.list_fields() and not PRESETS[st.session_state[PRESET]].sweep:
         st.toast("The sweep is off now: the preset has one value for each setting.", icon=":material/info:")
+        st.session_state[sweep_form.ENDED_BY_PRESET] = True
     st.session_state.pop(link.LINKED_SWEEP, None)
     st.session_state.pop(link.SAMPLED, None)
     sent = page_layout.sent_settings()

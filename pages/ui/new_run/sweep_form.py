@@ -18,6 +18,7 @@ PAGE = "train"  # prefix of the widget keys of the New run page
 COMBINED_BSC = "loss.combined.bsc"  # section of the batch softmax part of a combined loss
 SOURCE = "this plan"
 IS_ON, LISTED, CHOSEN, SAMPLED = (f"{PAGE}.sweep.{name}" for name in ("on", "listed", "chosen", "sampled"))
+ENDED_BY_PRESET = f"{PAGE}.sweep.ended_by_preset"  # session key
 SECTION_NAMES = {"data": "Data", "encoder": "Encoder", "encoder.lora": "LoRA", "batching": "Batches"}
 SECTION_NAMES |= {"training": "Training", "evaluation": "Evaluation", COMBINED_BSC: "Loss, batch softmax part"}
 MIN_CELLS_TO_SAMPLE = 8  # combinations from which on a random sample is offered
@@ -49,7 +50,10 @@ def draw(fields: Sequence[Field]) -> None:
     about = "Trains one run for every combination of several values of settings; the runs are reported together."
     st.toggle("Sweep", key=IS_ON, persist_state="session", help=about)
     if not is_on():
+        if st.session_state.get(ENDED_BY_PRESET):
+            st.caption("The sweep is off since you selected a preset, which has one value for each setting.")
         return
+    st.session_state.pop(ENDED_BY_PRESET, None)
     st.session_state[CHOSEN] = list_fields()
     with st.container(border=True):
         st.multiselect(

@@ -34,7 +34,7 @@ INPUTS = ("config.json", "metrics.jsonl", "status.json", "evaluation/after.json"
 def draw(run: Run, status: RunStatus) -> None:
     """Draw the diagnosis of a run, its progress, or the button that starts it."""
     report = background_task.read_result(task_folder(run)) if status.is_finished else None
-    st.markdown(f"**{QUESTIONS.get(report['state'] if report else '', 'Why did my run get worse, or not better?')}**")
+    st.markdown(f"**{QUESTIONS.get(report['state'] if report else '', 'What limits the quality of this run?')}**")
     if not status.is_finished:
         st.caption("The diagnosis appears here when the run has ended.")
         return

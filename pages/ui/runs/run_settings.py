@@ -6,6 +6,7 @@ Histograms of the numeric columns filter by a range.
 import hashlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from itertools import chain
 from typing import Any
 
 import streamlit as st
@@ -18,6 +19,7 @@ from bsc_core.figures.runs.parallel import format_value
 from bsc_core.runs import Run, without_resumed
 from pages.ui.components import data_cache, display, url, users
 from pages.ui.components.browser.mount import range_histograms
+from pages.ui.new_run.config_summary import batching_fields
 
 DATASET, STATE = "Dataset", "State"
 MAIN_COLUMNS = ("encoder.name", "batching.strategy", "loss.name", "loss.temperature")
@@ -55,9 +57,14 @@ def _settings(run: Run, datasets: dict[str, DataConfig]) -> Settings:
 
 
 def _config(run: Run) -> tuple[str, Settings]:
-    """Return the data section of a run's config as JSON, and its other settings as text."""
+    """Return the data section of a run's config as JSON, and its other settings as text, if its strategy uses them."""
     config = run.config()
-    values = {key: value for key, value in flatten(config).items() if not key.startswith(NOT_COLUMNS)}
+    used = {f"batching.{name}" for name in chain(*batching_fields(config.batching.strategy))}
+    values = {
+        key: value
+        for key, value in flatten(config).items()
+        if not key.startswith(NOT_COLUMNS) and (key in used or not key.startswith("batching."))
+    }
     ordered = {**{key: values[key] for key in MAIN_COLUMNS if key in values}, **values}
     return config.data.model_dump_json(), {setting_name(key): format_value(ordered[key]) for key in ordered}
 
