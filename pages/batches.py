@@ -45,4 +45,4 @@ with batch_tab:
 with triage_tab:
     triage.draw(batch, source, stats[strategy])
 
-plan_controls.draw_train_button(settings, strategy)
+plan_controls.draw_train_button(settings, strategy, source)

@@ -9,6 +9,11 @@ from bsc_core.config.section import Section, all_sections, sections_in
 
 Location = tuple[int | str, ...]
 MAX_VALUE_LENGTH = 80  # characters of a value in a message
+FIXES = {  # by the type of an error whose message names a parser
+    "float_parsing": "give a number",
+    "int_parsing": "give a whole number",
+    "int_from_float": "give a whole number",
+}
 
 
 def validation_message(error: ValidationError) -> str:
@@ -23,7 +28,7 @@ def validation_message(error: ValidationError) -> str:
         return _unknown_loss(field, first["input"], (first.get("ctx") or {}).get("expected_tags"))
     if first["type"] == "missing":
         return f"{field} is missing; set it"
-    message = first["msg"].removeprefix("Value error, ")
+    message = FIXES.get(first["type"]) or first["msg"].removeprefix("Value error, ")
     if first["type"] == "value_error":
         section = field.rpartition(".")[0]
         return f"{section}: {message}" if section else message

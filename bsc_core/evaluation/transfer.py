@@ -232,6 +232,8 @@ def _space(after: Vectors, before: Vectors) -> Report:
             report |= {name: value.value, f"{name}_untrained": untrained.value}
             report[f"{name}_interval"] = [value.interval.low, value.interval.high]
             report[f"{name}_difference"] = result.sentence(more=more, less=less, of="texts")
+    if len(after) < 2:
+        return report | {"neighbors_kept": None}
     overlap = overlap_interval(before, after, seed=SEED, k=min(NEAREST, len(after) - 1))
     return report | {"neighbors_kept": overlap.value, "neighbors_kept_interval": [overlap.low, overlap.high]}
 

@@ -13,7 +13,7 @@ from bsc_core.jobs.actions.trash import TRASH_SECONDS, empty_trash
 from bsc_core.jobs.backends import Backend, ProcessInfo, backend_of
 from bsc_core.jobs.local.processes import start_supervisor
 from bsc_core.jobs.queue import Queue
-from bsc_core.jobs.states import STOPPED_MESSAGE, advance, move
+from bsc_core.jobs.states import advance, move, stopped_message
 from bsc_core.runs import (
     ENDED,
     FINISHED,
@@ -116,7 +116,7 @@ def finalize_status(run: Run, process: ProcessInfo) -> RunStatus:
     exit_code = process.exit_code
     outcome = _reported_outcome(run)
     if outcome is None and run.status().state == "stopping":
-        outcome = {"state": "stopped", "message": STOPPED_MESSAGE}
+        outcome = {"state": "stopped", "message": stopped_message(run)}
     if outcome is not None:
         return advance(run, **({"exit_code": exit_code} | outcome))
     cause = process.cause or _cause(exit_code)
@@ -172,7 +172,7 @@ def _reported_outcome(run: Run) -> dict[str, Any] | None:
     if ended.get("state") in FINISHED:
         return {name: ended.get(name) for name in ("state", "exit_code", "message", "error")}
     state = None if result is None else result.get("state", "done")
-    messages = {"done": "", "stopped": STOPPED_MESSAGE}
+    messages = {"done": "", "stopped": stopped_message(run)}
     return {"state": state, "message": messages[state]} if state in messages else None
 
 

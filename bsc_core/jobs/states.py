@@ -5,7 +5,6 @@ from typing import Any
 
 from bsc_core.runs import FINISHED, Run, RunStatus, State
 
-STOPPED_MESSAGE = "stopped; checkpoints and the best model so far are saved"
 TRANSITIONS: dict[State, frozenset[State]] = {
     "queued": frozenset({"starting", "running", "stopped", "failed", "lost"}),
     "starting": frozenset({"running", "stopping", "stopped", "failed", "lost", "queued"}),  # queued: nothing started
@@ -16,6 +15,15 @@ TRANSITIONS: dict[State, frozenset[State]] = {
     "stopped": frozenset(),
     "lost": frozenset({"running", "stopped"}),  # its process turned out to be alive, or to hang and was ended
 }
+
+
+def stopped_message(run: Run) -> str:
+    """Return what a run that was stopped has saved."""
+    has_checkpoint, has_model = any(run.checkpoints_folder.glob("step-*")), run.model_folder.is_dir()
+    if not (has_checkpoint or has_model):
+        return "stopped before a checkpoint or a model was saved"
+    saved = ["checkpoints"] * has_checkpoint + ["the best model so far"] * has_model
+    return f"stopped; {' and '.join(saved)} {'are' if has_checkpoint else 'is'} saved"
 
 
 def may_follow(state: State, following: State) -> bool:

@@ -31,7 +31,7 @@ from bsc_core.jobs.local.processes import (
     worker_environment,
 )
 from bsc_core.jobs.recovery import OUT_OF_MEMORY
-from bsc_core.jobs.states import STOPPED_MESSAGE, advance, move
+from bsc_core.jobs.states import advance, move, stopped_message
 from bsc_core.jobs.worker_ranks import follow, launched_rank
 from bsc_core.runs import ENDED, RESULT, WORKER, Run, RunStatus, State
 
@@ -55,6 +55,7 @@ class Outcome:
 
 def run_pipeline(config: RunConfig, run: Run) -> dict[str, Any]:
     """Execute the experiment; torch is imported here, after the environment is set."""
+    run.update_status(message="Loading the libraries")  # which takes several seconds
     from bsc_core.pipeline import run_experiment
 
     return run_experiment(config, run)
@@ -94,9 +95,9 @@ def attempt(run: Run, experiment: Experiment) -> Outcome:
         run.sync_metrics()  # a power cut after the final state loses none
         run.write_json(RESULT, result)
         state: State = result.get("state", "done")
-        return Outcome("done", 0) if state == "done" else Outcome(state, 1, message=STOPPED_MESSAGE)
+        return Outcome("done", 0) if state == "done" else Outcome(state, 1, message=stopped_message(run))
     except KeyboardInterrupt:
-        return Outcome("stopped", 1, message=STOPPED_MESSAGE)
+        return Outcome("stopped", 1, message=stopped_message(run))
     except InputError as error:
         return Outcome("failed", 2, error=str(error))
     except BscError as error:

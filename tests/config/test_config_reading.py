@@ -71,7 +71,7 @@ def test_a_loss_without_a_name_is_bsc() -> None:
         ({"name": "bsc", "temperature": 0}, "loss: temperature is 0; it must be > 0"),
         ({"name": "bsc", "matryoshka_dims": list(range(1, 40))}, "loss.matryoshka_dims"),
         ({"name": "combined", "parts": [{"loss": {"name": "mse"}}] * 21}, "loss.parts"),
-        ({"name": "bsc", "temperature": "warm"}, "loss.temperature is 'warm'; input should be a valid number"),
+        ({"name": "bsc", "temperature": "warm"}, "loss.temperature is 'warm'; give a number"),
         ({"name": "bsc", "tau": 1}, "loss.tau is not a key of the loss bsc; remove it or correct its spelling (known:"),
         (
             {"name": "mse", "margin": 1},

@@ -5,7 +5,7 @@ from typing import get_args
 
 import pytest
 
-from bsc_core.jobs.states import TRANSITIONS, advance, may_follow
+from bsc_core.jobs.states import TRANSITIONS, advance, may_follow, stopped_message
 from bsc_core.runs import FINISHED, RunStore, State
 
 STATES = get_args(State)
@@ -55,3 +55,12 @@ def test_times_are_written_when_a_run_starts_and_ends(store, config):
     assert ended.started == started.started
     assert ended.finished > started.started
     assert ended.eta_seconds is None
+
+
+def test_the_message_of_a_stopped_run_names_what_is_saved(store, config):
+    run = store.create(config, "one")
+    assert stopped_message(run) == "stopped before a checkpoint or a model was saved"
+    run.model_folder.mkdir()
+    assert stopped_message(run) == "stopped; the best model so far is saved"
+    (run.checkpoints_folder / "step-2").mkdir(parents=True)
+    assert stopped_message(run) == "stopped; checkpoints and the best model so far are saved"

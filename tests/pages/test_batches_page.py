@@ -172,6 +172,7 @@ def test_the_plan_fills_the_new_run_form(dataset: str, tiny_encoder: Path) -> No
     assert app.session_state["sent_settings"]["batching"]["strategy"] == "nearest"
     assert app.session_state["sent_settings"]["batching"]["group_size"] == 4
     assert app.session_state["sent_settings"]["training"] == {"batch_size": 32, "seed": 0}
+    assert app.session_state["sent_settings"]["encoder"] == {"name": str(tiny_encoder)}
     assert app.title[0].value.startswith("New run ")
     [changed] = [one.value for one in app.caption if one.value.startswith("Changed from the preset: ")]
     assert "Group size = 4" in changed
@@ -427,6 +428,7 @@ def test_a_refused_strategy_leaves_the_others(
     monkeypatch.setattr(plans, "build_plan", build)
     app = prepare_page("batches", dataset=dataset, encoder=str(tiny_encoder))
     app.session_state["batches.strategies"] = ["random", "clusters"]
+    app.session_state["batches.group_size"] = 11  # of no plan that is cached
     app.run()
     assert not app.exception
     assert "embeddings are not finite" in page_text(app)

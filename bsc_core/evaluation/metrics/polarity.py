@@ -5,8 +5,10 @@ their mean similarity to the query under a reference model R, which is either th
 all runs. Training on the class raises P and may lower S; `combine` and `pareto_front` weigh one against the other.
 """
 
-# Q queries (n of them at a time), N sentences of the pool, D and E dimensions of the model and of R, k neighbors,
-# F fetched, R runs (or epochs, or margins)
+# Q queries (n of them at a time), N sentences of the pool with U distinct vectors, D and E dimensions of the model and
+# of R, k neighbors, F fetched, R runs (or epochs, or margins)
+
+from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -114,35 +116,75 @@ class PolarityTask:
         return float(shares[queries].mean()), float(means[0] @ means[1])
 
     def _scores(self, queries: Vectors, pool: Vectors) -> tuple[Numbers, Numbers]:
-        k, width = len(self.weights), min(len(self.weights) + SPARE, len(pool))
-        near, cosines = top_k(queries, pool, width)
+        units, number = finite_unit_rows(pool), dict[bytes, int]()
+        of_sentence = np.array([number.setdefault(row.tobytes(), len(number)) for row in units])  # (N,) distinct vector
+        _, position, copies = np.unique(of_sentence, return_index=True, return_counts=True)
+        units, sentences = units[position], _Distinct.of(of_sentence, self.classes[1], self.pool)
+        k, width = len(self.weights), min(len(self.weights) + SPARE, len(units))
+        near, cosines = top_k(queries, units, width)
         starts = tie_starts(-np.sort(-cosines, axis=1))
-        scores = self._weighted(np.arange(len(near)), near, _average_ties(starts, self.weights))
-        tied = np.flatnonzero(~starts[:, k:].any(axis=1)) if width < len(pool) else np.arange(0)
-        units = finite_unit_rows(pool) if len(tied) else pool
-        for first in range(0, len(tied), TIED_AT_ONCE):  # all fetched texts tie with the k-th: rank the full pool
+        scores = self._weighted(
+            np.arange(len(near)), near, _average_ties(starts, copies[near], self.weights), sentences
+        )
+        has_end = (starts[:, 1:] & (np.cumsum(copies[near], axis=1)[:, :-1] >= k)).any(axis=1)
+        tied = np.flatnonzero(~has_end) if width < len(units) else np.arange(0)
+        for first in range(0, len(tied), TIED_AT_ONCE):  # all fetched vectors tie with the k-th: rank the full pool
             rows = tied[first : first + TIED_AT_ONCE]
-            cosines = finite_unit_rows(queries[rows]) @ units.T  # (n, N)
+            cosines = finite_unit_rows(queries[rows]) @ units.T  # (n, U)
             order = np.argsort(-cosines, axis=1, kind="stable")
-            weight = _average_ties(tie_starts(np.take_along_axis(cosines, order, axis=1)), self.weights)
-            scores[:, rows] = self._weighted(rows, order, weight)
+            starts = tie_starts(np.take_along_axis(cosines, order, axis=1))
+            weight = _average_ties(starts, copies[order], self.weights)
+            scores[:, rows] = self._weighted(rows, order, weight, sentences)
         return scores[0], scores[1]
 
-    def _weighted(self, rows: Indices, near: NDArray[np.integer[Any]], weight: Numbers) -> Numbers:
-        """Return P and S (2, n) of some queries. near, weight: (n, F) positions and weights of their neighbors."""
+    def _weighted(
+        self, rows: Indices, near: NDArray[np.integer[Any]], weight: Numbers, sentences: _Distinct
+    ) -> Numbers:
+        """Return P and S (2, n) of some queries. near, weight: (n, F) distinct vectors and weights of their copies."""
         used = int(np.flatnonzero(weight.any(axis=0))[-1]) + 1
         near, weight = near[:, :used], weight[:, :used]
         scores = np.empty((2, len(rows)))
-        scores[0] = (weight * (self.classes[1][near] == self.classes[0][rows, None])).sum(axis=1)
+        scores[0] = (weight * sentences.shares(near, self.classes[0][rows])).sum(axis=1)
         for start in range(0, len(rows), QUERIES_AT_ONCE):
             part = slice(start, start + QUERIES_AT_ONCE)
             queries = self.queries[rows[part]]
-            if 4 * used > len(self.pool):
-                cosines = np.take_along_axis(queries @ self.pool.T, near[part], axis=1)
+            if 4 * used > len(sentences.reference):
+                cosines = np.take_along_axis(queries @ sentences.reference.T, near[part], axis=1)
             else:
-                cosines = np.matmul(self.pool[near[part]], queries[..., None])[..., 0]  # (n, F)
+                cosines = np.matmul(sentences.reference[near[part]], queries[..., None])[..., 0]  # (n, F)
             scores[1, part] = (weight[part] * cosines).sum(axis=1)
         return scores
+
+
+@dataclass(frozen=True, eq=False)
+class _Distinct:
+    """The sentences of each distinct vector of the pool under the model: their mean under R, and their classes."""
+
+    reference: Vectors  # (U, E)
+    keys: Indices  # ascending, a number for each distinct vector and class of its sentences
+    values: Numbers  # share of the vector's sentences with that class
+    classes: int  # number of classes
+
+    @classmethod
+    def of(cls, of_sentence: Indices, classes: Ids, reference: Vectors) -> _Distinct:
+        """of_sentence: (N,) distinct vector of each sentence."""
+        count, number = int(of_sentence.max()) + 1, int(classes.max()) + 1
+        keys, sizes = np.unique(of_sentence * number + classes, return_counts=True)
+        copies = np.bincount(of_sentence)
+        if count == len(of_sentence):
+            means = np.empty_like(reference)
+            means[of_sentence] = reference
+        else:
+            order = np.argsort(of_sentence, kind="stable")
+            sums = np.add.reduceat(reference[order], np.r_[0, np.cumsum(copies)[:-1]], axis=0, dtype=np.float64)
+            means = (sums / copies[:, None]).astype(reference.dtype)
+        return cls(means, keys, sizes / copies[keys // number], number)
+
+    def shares(self, near: NDArray[np.integer[Any]], classes: Ids) -> Numbers:
+        """Return (n, F) the share of the sentences of each vector that have the class (n,) of the query."""
+        wanted = np.where(classes < self.classes, near.T * self.classes + classes, -1).T
+        position = np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1)
+        return np.where(self.keys[position] == wanted, self.values[position], 0.0)
 
 
 def polarity_task(
@@ -275,9 +317,17 @@ def _harmonic_mean(left: float | None, right: float | None) -> float | None:
     return 2 * left * right / (left + right) if min(left, right) > 0 else 0.0
 
 
-def _average_ties(starts: Mask, weights: Numbers) -> Numbers:
-    """Return the weights (Q, F) of neighbors, averaged over tied ones. starts: (Q, F) first neighbor of each tie."""
-    rows, width = starts.shape
-    every = np.tile(np.r_[weights, np.zeros(width - len(weights))], rows)
+def _average_ties(starts: Mask, copies: NDArray[np.integer[Any]], weights: Numbers) -> Numbers:
+    """Return the weights (Q, F) of the copies of neighbors, averaged over tied ones.
+
+    Args:
+        starts: (Q, F) first neighbor of each tie.
+        copies: (Q, F) sentences with the vector of the neighbor.
+        weights: (k,) of the nearest sentences.
+    """
+    before = np.r_[0.0, np.cumsum(weights)]  # of so many nearest sentences
+    ranks = np.minimum(np.cumsum(copies, axis=1), len(weights))
+    every = np.diff(before[ranks], axis=1, prepend=0.0).ravel()
     tie = np.cumsum(starts.ravel()) - 1  # each row starts a tie
-    return np.asarray((np.bincount(tie, every) / np.bincount(tie))[tie].reshape(rows, width))
+    mean = np.bincount(tie, every) / np.bincount(tie, copies.ravel())
+    return np.asarray(mean[tie].reshape(starts.shape) * copies)

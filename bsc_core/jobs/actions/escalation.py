@@ -11,7 +11,7 @@ from pathlib import Path
 from bsc_core.jobs.actions.stopping import GRACE_SECONDS, TERMINATE_SECONDS, request_stop
 from bsc_core.jobs.backends import BackendUnavailableError, backend_of
 from bsc_core.jobs.local.processes import wait_until
-from bsc_core.jobs.states import STOPPED_MESSAGE, advance
+from bsc_core.jobs.states import advance, stopped_message
 from bsc_core.runs import Run, RunStatus
 
 _KILL = getattr(signal, "SIGKILL", signal.SIGTERM)  # on Windows SIGTERM ends a process at once
@@ -43,7 +43,7 @@ def _escalate(run: Run, grace_seconds: float, terminate_seconds: float) -> RunSt
             backend_of(run).send_signal(run, _KILL)
             _ends_within(run, _KILL_SECONDS)
         return advance(run, "stopped", message=ENDED_MESSAGE)
-    return advance(run, "stopped", message=STOPPED_MESSAGE)
+    return advance(run, "stopped", message=stopped_message(run))
 
 
 def _ends_while_progressing(run: Run, seconds: float) -> bool:

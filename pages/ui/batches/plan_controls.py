@@ -224,14 +224,16 @@ def select_strategy(names: list[str]) -> str:
     return name or names[-1]
 
 
-def draw_train_button(settings: PlanSettings, strategy: str) -> None:
-    """Draw the button that opens the New run page with the settings of the plan."""
+def draw_train_button(settings: PlanSettings, strategy: str, source: BatchSource) -> None:
+    """Draw the button that opens the New run page with the settings of the plan and the encoder of its vectors."""
+    encoder = source.encoder if source.run is None else source.run.config().encoder
     sent = {
+        "encoder": {"name": encoder.name},
         "batching": settings.strategies[strategy].model_dump(),
         "training": {"batch_size": settings.batch_size, "seed": settings.seed},
         "loss": {"labeled_negatives": settings.labeled_negatives},
     }
     with page_layout.action_bar():
         page_layout.next_step_button("Train with this plan", "train", key="batches.train", settings=sent)
-        order = f"Batch order: {strategy}, as selected in One batch. The other settings are those of the preset."
-        st.caption(order, width="content")
+        order = f"Batch order: {strategy}, as selected in One batch, with this encoder."
+        st.caption(f"{order} The other settings are those of the preset.", width="content")
