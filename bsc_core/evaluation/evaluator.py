@@ -267,8 +267,11 @@ def evaluate_split(
     )
 
 
-def split_digest(dataset: PairDataset, corpus: Corpus | None = None) -> str:
-    """Return the SHA-256 (hex) of the evaluated rows and documents, in order, by their texts and not their ids."""
+def split_digest(dataset: PairDataset, corpus: Corpus | None = None, *, of_all_decisions: bool = False) -> str:
+    """Return the SHA-256 (hex) of the evaluated rows and documents, in order, by their texts and not their ids.
+
+    of_all_decisions: also of decisions about queries of other splits, as in runs of earlier versions.
+    """
     digest = hashlib.sha256(repr((len(dataset), dataset.threshold, dataset.document_key)).encode())
     columns = [dataset.query, dataset.document] + ([] if corpus is None else [corpus.document])
     for column in columns:
@@ -279,8 +282,11 @@ def split_digest(dataset: PairDataset, corpus: Corpus | None = None) -> str:
     digest.update(first_rows(dataset).tobytes())
     digest.update(b"none" if dataset.label is None else dataset.label.tobytes())
     digest.update(repr(None if corpus is None else corpus.key).encode())
-    if dataset.decided_positives is not None:  # they count as relevant
-        pairs = zip(*(dataset.texts.take(side) for side in dataset.decided_positives.T), strict=True)
+    decided = np.zeros((0, 2), np.int32) if dataset.decided_positives is None else dataset.decided_positives
+    if not of_all_decisions:
+        decided = decided[np.isin(decided[:, 0], dataset.query)]
+    if len(decided):  # they count as relevant
+        pairs = zip(*(dataset.texts.take(side) for side in decided.T), strict=True)
         digest.update(repr(sorted(pairs)).encode("utf-8"))
     return digest.hexdigest()
 

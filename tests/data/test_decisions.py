@@ -200,6 +200,9 @@ def test_results_with_and_without_a_positive_decision_are_of_different_data() ->
     dataset = PairDataset.from_pairs(["a", "b"], ["x", "y"])
     decided = [split_digest(with_decisions(dataset, [Decision("a", "y", kind)])) for kind in KINDS]
     assert [digest == split_digest(dataset) for digest in decided] == [kind != "positive" for kind in KINDS]
+    of_another_split = with_decisions(dataset, [Decision("a", "y", "positive")]).take(np.array([1]))
+    assert split_digest(of_another_split) == split_digest(dataset.take(np.array([1])))
+    assert split_digest(of_another_split, of_all_decisions=True) != split_digest(of_another_split)
 
 
 def test_a_carriage_return_in_a_text_moves_no_decision_to_another_pair(tmp_path: Path) -> None:

@@ -232,9 +232,21 @@ def test_the_runs_of_a_group_are_compared_by_one_button(finished, another) -> No
     app = open_page("runs", group="20260101-000000-group")
     assert not app.exception
     assert app.button(key="runs.compare.group").proto.type == "primary"
+    app.button(key="runs.all").click().run()
+    assert app.selectbox(key="group").value == "All runs"
+    app = open_page("runs", group="20260101-000000-group")
     app.button(key="runs.compare.group").click().run()
     assert not app.exception
     assert tables(app, SIGNIFICANT)
+
+
+def test_runs_with_and_without_decisions_are_named_so(finished, another, runs, tmp_path) -> None:
+    decided = another("decided", noise=0.2)
+    config = finished.config()
+    data = config.data.model_copy(update={"false_negatives": str(tmp_path / "decisions.tsv")})
+    decided.write_json("config", config.model_copy(update={"data": data}).model_dump(mode="json"))
+    names = [one.name for one in settings.group_by_setting([finished, decided])]
+    assert names == ["without decisions", "with decisions"]
 
 
 def test_the_overview_shows_whether_training_changed_a_metric(finished) -> None:

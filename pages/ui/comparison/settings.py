@@ -220,14 +220,15 @@ def _names(configs: Sequence[Mapping[str, Any]], run_names: Sequence[str], ignor
     if not 0 < len(different) <= MAX_KEYS_IN_NAME:
         return list(run_names)
     short = {key: key.removesuffix(".name").rpartition(".")[2] for key in different}  # `loss` for `loss.name`
-    names = [
-        ", ".join(
-            f"{name} {formatting.shorten(users.without_folders(format_value(config.get(key))), MAX_VALUE_LENGTH)}"
-            for key, name in short.items()
-        )
-        for config in configs
-    ]
+    names = [", ".join(_described(key, name, config.get(key)) for key, name in short.items()) for config in configs]
     return names if max(Counter(names).values()) == 1 else list(run_names)
+
+
+def _described(key: str, name: str, value: Any) -> str:
+    """Return `temperature 0.05`; of the path of decisions, only whether there is one."""
+    if key == "data.false_negatives":
+        return "with decisions" if value else "without decisions"
+    return f"{name} {formatting.shorten(users.without_folders(format_value(value)), MAX_VALUE_LENGTH)}"
 
 
 def short_name(run: Run) -> str:

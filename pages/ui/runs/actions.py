@@ -45,6 +45,9 @@ def draw(run: Run, status: RunStatus, row: DeltaGenerator, *, may_resume: bool =
         elif may_resume and jobs.can_resume(run):
             about = "Starts a new run that continues from the last checkpoint."
             _button("Resume", run, _resume, icon=":material/play_arrow:", about=about)
+        elif may_resume and status.state == "stopped":
+            about = "The run saved no checkpoint. Duplicate it to train from the start."
+            st.button("Resume", key=f"runs.resume.{run.id}", icon=":material/play_arrow:", help=about, disabled=True)
         about = "Opens the New run page with the settings of this run."
         icon = ":material/content_copy:"
         _button("Duplicate", run, lambda one: start_from_config(one.config(), one), icon=icon, about=about)

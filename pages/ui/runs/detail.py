@@ -65,7 +65,7 @@ def _draw_head(run: Run, status: RunStatus) -> None:
     elif before is not None and not status.is_finished and _no_epoch_reaches(run, status, before):
         row.badge("no epoch as good as before training", icon=":material/trending_down:", color="orange")
     row.text(status_line(status, before=before) + continued)
-    actions.draw(run, status, row, may_resume=following is None)
+    actions.draw(run, status, st.container(), may_resume=following is None)
     if not status.is_finished:
         activity = status.message or "Starting …"
         if status.state == "queued":

@@ -126,14 +126,14 @@ def _draw_newest(runs: list[Run]) -> None:
     best = None
     with suppress(RunError):
         best = table.best_run(runs) if len(datasets) == 1 else None
-    number = formatting.plural(len(rows), "run")
     losses = {run_id: curves.series(lines, "loss", max_points=128) for run_id, lines in rows.items()}
-    figures = [("loss", "step", f"Loss of {number}", losses)]
+    figures = [("loss", "step", f"Loss of {_number_drawn(losses)}", losses)]
     if names:
         metric = max(names, key=names.count)
         values = _evaluations(rows, metric)
         name = formatting.metric_name(metric)
-        title = f"{name} on dev of {number}" + (f"; highest: {data_cache.short_id(best.id)}" if best else "")
+        title = f"{name} on dev of {_number_drawn(values)}"
+        title += f"; highest: {data_cache.short_id(best.id)}" if best else ""
         figures.insert(0, (name, "epoch", title, values))
     for cell, (value, across, title, points) in zip(
         display.columns(len(figures), of_figures=True), figures, strict=True
@@ -149,10 +149,15 @@ def _draw_newest(runs: list[Run]) -> None:
                 colors=_colors(points),
                 with_legend=False,
             )
-            display.figure(figure, alt=f"{value} by {across} of {number}", name=f"newest.{value}")
+            display.figure(figure, alt=f"{value} by {across} of {_number_drawn(points)}", name=f"newest.{value}")
     thick = "; the thick one is that of the highest run" if best else ""
     several = "" if len(datasets) == 1 else " The runs are on different datasets, so their values are not comparable."
     st.caption(f"Each curve has the color of its run in the table{thick}.{several}")
+
+
+def _number_drawn(points: Mapping[str, curves.Points]) -> str:
+    """Return the number of runs that have a curve, such as `3 runs`."""
+    return formatting.plural(sum(map(bool, points.values())), "run")
 
 
 def run_values(summary: Summary) -> tuple[dict[str, dict[str, Any]], dict[str, float | None]]:

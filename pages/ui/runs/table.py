@@ -320,8 +320,11 @@ def draw_compare_button(runs: list[Run]) -> None:
             icon=":material/compare_arrows:",
             help="Compares the settings with intervals. The seeds of a setting count as one.",
         )
-    with bar:
-        page_layout.next_step_button("Show all runs", "runs", key="runs.all", primary=False)
+    bar.button("Show all runs", key="runs.all", icon=":material/arrow_back:", on_click=_leave_group)
+
+
+def _leave_group() -> None:
+    st.session_state[GROUP] = ALL_RUNS
 
 
 def _set_selection(ids: list[str]) -> None:
