@@ -132,7 +132,8 @@ def _create(store: RunStore, run: Run, *, is_queued: bool = False) -> Run:
         if is_queued:
             _copy_launch_environment(run, draft)
         message = f"Resumes after step {position['step']:,}"
-        draft.update_status(group=status.group, message=message, step=position["step"], steps=status.steps)
+        best = {"metric_name": status.metric_name, "metric_best": status.metric_best}
+        draft.update_status(group=status.group, message=message, step=position["step"], steps=status.steps, **best)
 
     try:
         return store.create(config, new_run_id(config), fill)

@@ -94,7 +94,8 @@ def headline(view: ComparisonView, verdicts: dict[str, str]) -> str:
             word: sum(one.startswith(f"yes, {word}") for one in verdicts.values()) for word in ("better", "worse")
         }
         found = [(word, count) for word, count in counts.items() if count]
-        noun = "run" if view.separate_seeds else "setting"
+        is_run = view.separate_seeds or all(len(one.runs) == 1 for one in view.settings)
+        noun = "run" if is_run else "setting"
         if not found:
             return f"{metric}: no {noun} differs significantly from {base}"
         first, *others = found

@@ -129,6 +129,10 @@ def select_view(runs: list[Run]) -> ComparisonView:
         reason = "the settings and the seed of another run, or are continued by it"
         st.caption(display.escaped(f"Left out, since they have {reason}: {', '.join(left_out)}."))
     untrained = Setting(UNTRAINED_KEY, UNTRAINED, settings[0].runs, "before")
+    first, *others = (one.runs[0].config().encoder.name for one in settings)
+    if any(name != first for name in others):
+        about = f"{users.without_folders(first)}, from which {settings[0].name} started"
+        st.caption(display.escaped(f"The runs started from different encoders. {UNTRAINED}: {about}."))
     with next(cells):  # against the first setting by default, unless it is the only one
         bases = {one.key: one for one in ([*settings, untrained] if len(settings) > 1 else [untrained])}
         base = bases[select("Compare against", {key: one.name for key, one in bases.items()}, AGAINST)]
