@@ -17,7 +17,8 @@ with display.show_errors():
     if data is None:
         run = data_cache.run_store().get(context.run_id or "")
         text = run_data.no_embeddings_text(run, "Its map appears here")
-        page_layout.empty_state(text, "Open the run", "runs", key="embeddings.wait", run=context.run_id)
+        page_layout.empty_state(text, "Open the run", "runs", key="embeddings.wait", run=run.id)
+        run_data.rerun_with_embeddings(run)
         st.stop()
     data, method, animated = map_view.select_view(data)
     rows = data.sample(map_view.max_texts(data))

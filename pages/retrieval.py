@@ -17,6 +17,7 @@ with display.show_errors():
     if models is None:
         text = run_data.no_embeddings_text(run, "Search results appear here")
         page_layout.empty_state(text, "Open the run", "runs", key="retrieval.wait", run=run.id)
+        run_data.rerun_with_embeddings(run)
         st.stop()
 
     if any(isinstance(model, run_data.Model) and model.when == run_data.SO_FAR for model in models):

@@ -46,6 +46,7 @@ from bsc_core.lab.lessons.negatives import (
 )
 from bsc_core.lab.lessons.training import (
     DIMENSIONS,
+    KEPT_SHARE,
     MUS,
     RESULTS,
     SEEDS,
@@ -172,6 +173,8 @@ def test_length_wins_without_normalization_and_does_not_with_it() -> None:
     assert int(facts["raw_right"]) < int(facts["unit_right"])
     assert int(facts["range_takes"]) == int(facts["pairs"]) > int(facts["unit_takes"])
     assert float(facts["range_lead"]) > 100 * float(facts["unit_lead"])
+    by_column = explain_batch(preset_batch("stretched"), normalization="l2_columns").rows.argmax(axis=1)
+    assert 0 < (by_column == int(facts["longer"]) - 1).sum() < int(facts["pairs"])
     alone = explain_batch(preset_batch("stretched"), normalization="range_columns", temperature=1.0).rows
     assert (alone.max(axis=1) > 0.99).all()
     for temperature in (0.1, 1.0, 10.0):  # does not change the order
@@ -254,12 +257,15 @@ def test_batch_softmax_alone_fits_the_grades_worse_than_the_sum_for_every_seed()
     assert grades is not None
     assert (dataset.positive == (grades == grades.max())).all()
     for one, two, three in zip(mse, both, bsc, strict=True):
-        assert one.spearman > two.spearman > three.spearman
+        assert min(one.spearman, two.spearman) > three.spearman
         assert one.error < three.error
-        by_grade = [[result.cosines[grades == grade].mean() for grade in np.unique(grades)] for result in (one, three)]
+        trained = ~np.isnan(one.cosines)  # on these rows
+        assert len(np.unique(dataset.query[trained])) == round(KEPT_SHARE * len(np.unique(dataset.query)))
+        levels = np.unique(grades)
+        by_grade = [[np.nanmean(result.cosines[grades == level]) for level in levels] for result in (one, three)]
         assert by_grade[0] == sorted(by_grade[0])
         assert np.ptp(by_grade[1][:-1]) < 0.1 < by_grade[1][-1] - max(by_grade[1][:-1])
-        assert np.square(one.cosines - grades).mean() == pytest.approx(one.error)
+        assert np.square(one.cosines - grades)[trained].mean() == pytest.approx(one.error)
     held_out = {mu: [result.spearman for result in graded_results(mu, held_out=True)] for mu in MUS}
     assert all(np.mean(values) < 0 and max(values) < 0.1 for values in held_out.values())
     untrained = graded_results(None)

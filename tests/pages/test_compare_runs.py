@@ -316,14 +316,14 @@ def test_sentences_name_the_direction_of_each_difference(finished, another, monk
     view = view_of(1, -1, -1)
     base = view.base.name
     headline = metrics_table.headline(view, metrics_table.significances(view, "mrr"))
-    assert headline == f"MRR on dev: 1 of 3 settings significantly better and 2 worse than {base}"
+    assert headline == f"MRR on dev: 1 of 3 runs significantly better and 2 worse than {base}"
     assert metrics_table.difference_sentence("new", view, "yes, better: +0.040 (p = 0.01)") == (
         f"**new** is significantly better than {base.replace('_', chr(92) + '_')}: +0.040 (p = 0.01)"
     )
     assert metrics_table.difference_sentence("new", view, "inconclusive: +0.040").count(":") == 1
     assert metrics_table.difference_sentence("new", view, "no difference").startswith("There is no difference")
     none = dict.fromkeys("ab", "inconclusive: +0.001")
-    assert metrics_table.headline(view, none) == f"MRR on dev: no setting differs significantly from {base}"
+    assert metrics_table.headline(view, none) == f"MRR on dev: no run differs significantly from {base}"
 
 
 @pytest.mark.parametrize(("p", "explained"), [(0.12, True), (0.01, False)])

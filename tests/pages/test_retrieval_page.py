@@ -9,6 +9,7 @@ import textwrap
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -62,6 +63,30 @@ def test_the_query_of_an_earlier_visit_is_kept(finished: Run) -> None:
     app.session_state["context_page"] = "Batches"
     app.run()
     assert app.text_input(key="retrieval.query").value == "soup and bread"
+
+
+@pytest.mark.parametrize("page", ["retrieval", "embeddings"])
+def test_a_page_that_waits_for_embeddings_is_drawn_again_when_they_exist(
+    runs: RunStore, finished: Run, page: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checks: list[Callable[[], None]] = []
+
+    def fragment(check: Callable[[], None], *, run_every: str | None = None) -> Callable[..., None]:
+        if "rerun_with_embeddings" in check.__qualname__:
+            assert run_every == run_data.CHECK_INTERVAL
+            checks.append(check)
+        return check
+
+    monkeypatch.setattr(run_data.turns, "fragment", fragment)
+    run = runs.create(finished.config(), "fresh")
+    app = open_page(page, run="fresh")
+    assert app.button(key=f"{page}.wait")
+    for name in ("texts.json", "embeddings_before.npy"):
+        shutil.copy(finished.folder / name, run.folder / name)
+    monkeypatch.setattr(run_data.st, "rerun", Mock(side_effect=KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        checks[-1]()
+    run_data.st.rerun.assert_called_once_with(scope="app")
 
 
 def test_a_run_without_embeddings_links_to_the_run(runs: RunStore, trained: Run) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from bsc_core import jobs
 from bsc_core.runs import RESUMED, Run, RunStore
 from pages.ui.components import data_cache, display, run_data, url
 from pages.ui.runs import sweep, table
@@ -290,6 +291,14 @@ def test_tables_of_runs_show_the_color_of_each_run(runs: RunStore, trained: Run,
     styles = shown.proto.arrow_data.styler.styles
     assert all(f"color: {color}" in styles for color in run_data.run_colors(["run-a", "run-b"]))
     assert shown.value[display.COLOR].nunique() == 1
+
+
+def test_a_deleted_run_leaves_the_colors_of_the_others(runs: RunStore, trained: Run) -> None:
+    created = [runs.create(trained.config(), f"run-{name}") for name in "abc"]
+    colors = run_data.run_colors(["run-b", "run-c"])
+    created[0].update_status(state="done")
+    jobs.trash(runs, created[0])
+    assert run_data.run_colors(["run-b", "run-c"]) == colors
 
 
 def test_without_a_selection_the_curves_of_the_runs_have_the_colors_of_the_table(finished: Run, runs: RunStore) -> None:

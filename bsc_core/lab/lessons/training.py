@@ -59,7 +59,7 @@ class GradedResult:
     mrr: float  # mean reciprocal rank of the positive pairs' documents among all documents
     spearman: float  # Spearman correlation of cosines and grades
     error: float  # mean squared difference of cosine and grade
-    cosines: Numbers  # (N,) of each row
+    cosines: Numbers  # (N,) of each row; NaN for training rows that this seed leaves out
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,6 +82,15 @@ class CutResult:
 
 
 @dataclass(frozen=True, eq=False)
+class _Map:
+    """A linear map of one seed."""
+
+    weights: Numbers  # (D, D)
+    loss: nn.Module  # with its head
+    rows: NDArray[np.intp]  # rows that it was trained on
+
+
+@dataclass(frozen=True, eq=False)
 class ParaphraseResult:
     """Mean cosines of the two questions of each batch during training, (batches, T + 1)."""
 
@@ -94,7 +103,7 @@ def graded_results(mu: float | None, *, held_out: bool = False) -> tuple[GradedR
 
     Args:
         mu: One of MUS; 0 and 1 are the losses alone; None is untrained.
-        held_out: Evaluate on rows of other questions instead of the training rows.
+        held_out: Evaluate on rows of other questions instead of those that the map was trained on.
     """
     return _stored_results(GradedResult, _key("grades", mu, held_out))
 
@@ -104,7 +113,7 @@ def question_results(*, matryoshka: bool | None, held_out: bool = False) -> tupl
 
     Args:
         matryoshka: Whether to train with the sum of the losses of the first DIMENSIONS; None is untrained.
-        held_out: Rank the documents of other questions instead of those of the training questions.
+        held_out: Rank the documents of other questions instead of those that the map was trained on.
     """
     return _stored_results(CutResult, _key("questions", matryoshka, held_out))
 
@@ -114,7 +123,7 @@ def class_results(mix: float | None, *, held_out: bool = False) -> tuple[ClassRe
 
     Args:
         mix: One of MIXES; None is untrained.
-        held_out: Evaluate on rows of other premises instead of the training rows.
+        held_out: Evaluate on rows of other premises instead of those that the map was trained on.
     """
     return _stored_results(ClassResult, _key("classes", mix, held_out))
 
@@ -165,18 +174,28 @@ def _stored_results(kind: type[Result], key: str) -> tuple[Result, ...]:
 def _train_on_grades(mu: float | None, held_out: bool) -> tuple[GradedResult, ...]:
     from scipy.stats import spearmanr
 
-    dataset, vectors = sample_rows("graded_held_out" if held_out else "graded")
-    assert dataset.label is not None
-    grades, positives = dataset.label.astype(np.float64), np.flatnonzero(dataset.positive)
     results = []
-    for weights, _ in _graded_maps(mu):
-        mapped = normalize(vectors @ weights, "l2")
+    for one, dataset, vectors in _evaluated("graded", _graded_maps(mu), held_out):
+        assert dataset.label is not None
+        grades, positives = dataset.label.astype(np.float64), np.flatnonzero(dataset.positive)
+        mapped = normalize(vectors @ one.weights, "l2")
         similarity = mapped[dataset.query] @ mapped[dataset.document].T  # (N, N)
         cosines = np.diag(similarity)
         rho, error = float(spearmanr(cosines, grades).statistic), float(np.square(cosines - grades).mean())
-        mrr = _reciprocal_rank(similarity, positives)
-        results.append(GradedResult(mrr, rho, error, cosines))
+        of_all = cosines if held_out else np.full(len(sample_rows("graded")[0]), np.nan)
+        if not held_out:
+            of_all[one.rows] = cosines
+        results.append(GradedResult(_reciprocal_rank(similarity, positives), rho, error, of_all))
     return tuple(results)
+
+
+def _evaluated(
+    name: str, maps: tuple[_Map, ...], held_out: bool
+) -> Iterator[tuple[_Map, PairDataset, NDArray[np.float32]]]:
+    """Yield each map with the rows on which it is evaluated, those that it was trained on or held-out ones."""
+    dataset, vectors = sample_rows(f"{name}_held_out" if held_out else name)
+    for one in maps:
+        yield one, dataset if held_out else dataset.take(one.rows), vectors
 
 
 def _reciprocal_rank(similarity: Numbers, positives: NDArray[np.intp]) -> float:
@@ -186,16 +205,15 @@ def _reciprocal_rank(similarity: Numbers, positives: NDArray[np.intp]) -> float:
 
 
 @cache
-def _graded_maps(mu: float | None) -> tuple[tuple[Numbers, nn.Module], ...]:
+def _graded_maps(mu: float | None) -> tuple[_Map, ...]:
     config: LossConfig = CombinedLossConfig(mu=mu) if mu and mu < 1 else BSCLossConfig() if mu else MSELossConfig()
     return _trained_maps("graded", config, 0 if mu is None else STEPS)
 
 
 def _train_on_questions(matryoshka: bool | None, held_out: bool) -> tuple[CutResult, ...]:
-    dataset, vectors = sample_rows("questions_held_out" if held_out else "questions")
     results = []
-    for weights, _ in _question_maps(matryoshka):
-        mapped, mrr, gaps = vectors @ weights, [], []
+    for one, dataset, vectors in _evaluated("questions", _question_maps(matryoshka), held_out):
+        mapped, mrr, gaps = vectors @ one.weights, [], []
         for dimensions in DIMENSIONS:
             cut = normalize(mapped[:, :dimensions], "l2")
             similarity = cut[dataset.query] @ cut[dataset.document].T
@@ -207,24 +225,24 @@ def _train_on_questions(matryoshka: bool | None, held_out: bool) -> tuple[CutRes
 
 
 @cache
-def _question_maps(matryoshka: bool | None) -> tuple[tuple[Numbers, nn.Module], ...]:
+def _question_maps(matryoshka: bool | None) -> tuple[_Map, ...]:
     config = BSCLossConfig(matryoshka_dims=DIMENSIONS) if matryoshka else BSCLossConfig()
     return _trained_maps("questions", config, 0 if matryoshka is None else STEPS)
 
 
 def _train_on_classes(mix: float | None, held_out: bool) -> tuple[ClassResult, ...]:
-    dataset, vectors = sample_rows("classes_held_out" if held_out else "classes")
-    assert dataset.classes is not None
-    entailed, results = np.flatnonzero(dataset.classes == 0), []
-    for weights, loss in _class_maps(mix):
-        mapped = vectors.astype(np.float64) @ weights
+    results = []
+    for one, dataset, vectors in _evaluated("classes", _class_maps(mix), held_out):
+        assert dataset.classes is not None
+        entailed = np.flatnonzero(dataset.classes == 0)
+        mapped = vectors.astype(np.float64) @ one.weights
         premises, hypotheses = mapped[dataset.query], mapped[dataset.document]
         similarity = normalize(premises, "l2") @ normalize(hypotheses, "l2").T  # (N, N)
         cosines = np.diag(similarity)
         means = [float(cosines[dataset.classes == number].mean()) for number in range(3)]
         results.append(
             ClassResult(
-                accuracy=float((_predict(loss, premises, hypotheses) == dataset.classes).mean()),
+                accuracy=float((_predict(one.loss, premises, hypotheses) == dataset.classes).mean()),
                 nearest=float((first_largest(similarity[entailed]) == entailed).mean()),
                 means=(means[0], means[1], means[2]),
                 cosines=cosines,
@@ -235,13 +253,13 @@ def _train_on_classes(mix: float | None, held_out: bool) -> tuple[ClassResult, .
 
 
 @cache
-def _class_maps(mix: float | None) -> tuple[tuple[Numbers, nn.Module], ...]:
+def _class_maps(mix: float | None) -> tuple[_Map, ...]:
     config: LossConfig = SupConLossConfig(mix=mix) if mix else SoftmaxLossConfig()
     return _trained_maps("classes", config, 0 if mix is None else STEPS)
 
 
-def _trained_maps(name: str, config: LossConfig, steps: int) -> tuple[tuple[Numbers, nn.Module], ...]:
-    """Return for each seed a map (D, D), trained on most rows of a lesson, and the loss with its head."""
+def _trained_maps(name: str, config: LossConfig, steps: int) -> tuple[_Map, ...]:
+    """Return for each seed a map, trained on most rows of a lesson; without steps, all rows count as its rows."""
     import torch
 
     from bsc_core.losses import build_loss
@@ -250,12 +268,12 @@ def _trained_maps(name: str, config: LossConfig, steps: int) -> tuple[tuple[Numb
     queries, maps = np.unique(dataset.query), []
     for seed in range(SEEDS):
         kept = np.random.default_rng(seed).permutation(queries)[: round(KEPT_SHARE * len(queries))]
-        rows = dataset.take(np.flatnonzero(np.isin(dataset.query, kept)))
+        rows = np.flatnonzero(np.isin(dataset.query, kept)) if steps else np.arange(len(dataset))
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             loss = build_loss(config, dimensions=vectors.shape[1])
-        *_, weights = _train(loss, vectors, rows, steps=steps)
-        maps.append((weights, loss))
+        *_, weights = _train(loss, vectors, dataset.take(rows), steps=steps)
+        maps.append(_Map(weights, loss, rows))
     return tuple(maps)
 
 

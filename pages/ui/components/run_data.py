@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import streamlit as st
 
+from bsc_core import jobs
 from bsc_core.config import EncoderConfig, EvaluationConfig
 from bsc_core.errors import BscError, RunError
 from bsc_core.figures import theme
@@ -27,6 +28,7 @@ LOADING = ("name", "max_seq_length", "query_prompt", "document_prompt")
 QUERIES_AT_ONCE = 64  # in one turn
 PARTS = {"before": "before training", "after": "after training"}
 SO_FAR = "best epoch so far"
+CHECK_INTERVAL = "2s"
 
 
 def evaluation_stamps(run: Run, part: str) -> data_cache.FileStamps:
@@ -165,6 +167,17 @@ def no_embeddings_text(run: Run, view: str) -> str:
     return f"This run has no embeddings yet. {view} when they are computed."
 
 
+def rerun_with_embeddings(run: Run) -> None:
+    """Draw the page again as soon as an active run has embeddings, or has ended."""
+
+    def check() -> None:
+        if run.status().is_finished or models(run):
+            st.rerun(scope="app")
+
+    if not run.status().is_finished:
+        turns.fragment(check, run_every=CHECK_INTERVAL)()
+
+
 def encode_texts(models: Sequence[AnyModel]) -> None:
     """Encode the texts for encoders now: it can take minutes, in which no other page could compute in a turn."""
     for model in models:
@@ -184,8 +197,14 @@ def colors_alone(run_ids: Sequence[str]) -> list[str]:
 
 
 def _all_runs() -> list[str]:
-    """Return all runs that do not continue another one, the oldest first."""
-    return [run.id for run in reversed(data_cache.run_store().list()) if not run.status().resumed_from]
+    """Return all runs that do not continue another one, the oldest first.
+
+    Those in the trash count, so that the other runs keep their colors when a run is deleted.
+    """
+    store = data_cache.run_store()
+    runs = [*store.list(), *(one.run for one in jobs.list_trash(store))]
+    by_age = sorted((status.created, run.id) for run in runs if not (status := run.status()).resumed_from)
+    return [run_id for _, run_id in by_age]
 
 
 def _first_runs(run_ids: Sequence[str]) -> list[str]:

@@ -298,7 +298,7 @@ def _shares_of_negatives(row: int, temperature: float) -> tuple[list[Picture], s
     order = [column for column in np.argsort(-explained.similarity[row]).tolist() if column != row]
     names = [formatting.shorten(f"{column + 1}  {batch.document_texts[column]}", 22) for column in order]
     shares = negative_shares(temperature)[row, order]
-    title = f"Gradient of query {row + 1}"
+    title = f"Gradient on the negatives of query {row + 1}"
     figure = figures.shares_figure(names, shares, title=title, axis="share of each negative")
     texts = [f"document {column + 1} {formatting.percent(share)}" for column, share in zip(order, shares, strict=True)]
     total = float(np.abs(explained.gradient).sum())
@@ -306,8 +306,9 @@ def _shares_of_negatives(row: int, temperature: float) -> tuple[list[Picture], s
     effective = float(np.exp(-(present * np.log(present)).sum()))
     return [_picture("temperature", figure, f"{title}: {', '.join(texts)}.")], (
         f"Query {row + 1}: {batch.query_texts[row]} At temperature {temperature:g}, the hardest negative gets "
-        f"{formatting.percent(shares[0])} of the gradient; the effective number of negatives is {effective:.1f}. The "
-        f"loss of the entire batch is {explained.total:.3f}; the absolute gradients on its cosines sum to {total:.1f}."
+        f"{formatting.percent(shares[0])} of the gradient on the negatives; the effective number of negatives is "
+        f"{effective:.1f}. The loss of the entire batch is {explained.total:.3f}; the absolute gradients on its "
+        f"cosines sum to {total:.1f}."
     )
 
 
@@ -352,7 +353,7 @@ def _paraphrases(treatment: str) -> tuple[list[Picture], str]:
     lines = {"positive": result.own.T.tolist(), "false negative": result.other.T.tolist()}
     table = figures.metric_table(steps, lines)
     rises = result.other[:, -1].mean() > result.other[:, 0].mean()
-    title = f"The false negative is {'pulled closer' if rises else 'pushed away'}"
+    title = f"The false negative {'gets closer' if rises else 'is pushed away'}"
     other = paraphrase_results(excluded=treatment != "excluded").other.mean(axis=0).tolist()
     baseline = (
         "false negative, if it is a negative" if treatment == "excluded" else "false negative, if excluded",
@@ -377,7 +378,8 @@ def _combined_loss(key: str) -> None:
 
 @computed_once
 def _sums(mu: float) -> tuple[list[Picture], str]:
-    grades, cosines = sample_rows("graded")[0].label, graded_results(mu)[0].cosines
+    grades, cosines = np.asarray(sample_rows("graded")[0].label), graded_results(mu)[0].cosines
+    trained = ~np.isnan(cosines)  # on these pairs
     table = figures.metric_table(
         list(MUS), {"MRR": [[one.mrr for one in graded_results(value, held_out=True)] for value in MUS]}
     )
@@ -387,7 +389,7 @@ def _sums(mu: float) -> tuple[list[Picture], str]:
     )
     pictures = [_picture("mu.mrr", figure, f"{title} by mu.", table)]
     title, alt = "Training pairs, one subset", "Cosine of each training pair after training, over its grade."
-    pictures.append(_picture("mu.grades", figures.grades_figure(np.asarray(grades), cosines, title=title), alt))
+    pictures.append(_picture("mu.grades", figures.grades_figure(grades[trained], cosines[trained], title=title), alt))
     captions = []
     for metric, name in (("mrr", "MRR"), ("spearman", "rank correlation of cosines and grades")):
         train, held = (formatting.metric(_mean(graded_results(mu, held_out=one), metric)) for one in (False, True))
@@ -551,8 +553,8 @@ def _shares_by_strength(strength: float) -> tuple[list[Picture], str]:
     figure = figures.metrics_figure(table, strength, title=title, axis=axis, value="probability")
     return [shares_picture, _picture("hardness.positive", figure, f"{title} by strength.", table)], (
         f"At a strength of {strength:g}: {', '.join(texts)} of the gradient on the negatives; mean probability of the "
-        f"positive {own.mean():.2f}. Temperature {USUAL:g}; without weights, {equal_temperature(strength):.3f} gives "
-        f"the same shares. Means of {len(own)} easily confused questions."
+        f"positive {own.mean():.2f}. Temperature {USUAL:g}; without weights, temperature "
+        f"{equal_temperature(strength):.3f} gives the same shares. Means of {len(own)} easily confused questions."
     )
 
 
