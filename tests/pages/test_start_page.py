@@ -48,7 +48,7 @@ def test_the_recommended_run_uses_the_decisions_about_false_negatives(runs: RunS
     path = data_cache.false_negatives_file(data_cache.SAMPLE)
     data_cache.save_decisions(path, [Decision("a query", "a document")])
     app = open_page("start")
-    assert "With your decisions about false negatives." in page_text(app)
+    assert "A new run uses your decisions about false negatives" in page_text(app)
     click(app, "start.launch")
     assert runs.list()[0].config().data.false_negatives == str(path)
 

@@ -69,7 +69,7 @@ def launch(runs: RunStore, config: RunConfig) -> None:
     st.table(_settings_table(config), border="horizontal", hide_header=True, hide_index=True, alt="The run's settings")
     _estimate(estimate(runs, config))
     if config.data.false_negatives:
-        st.caption("With your decisions about false negatives.")
+        st.caption("A new run uses your decisions about false negatives; the results above do not.")
     st.space("stretch")
     clicked = st.button(
         "Launch run",

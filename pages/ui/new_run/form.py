@@ -246,7 +246,7 @@ def read_config(context: page_layout.Context) -> RunConfig:
 
 
 def _swept_fields(section: str) -> str:
-    """Return ` · several values of temperature` where fields of a section are lists."""
+    """Return ` · sweep over temperature` where fields of a section are lists."""
     lists = [(path, field) for path, field in sweep_form.list_fields() if path.partition(".")[0] == section]
     fields = [field for path, field in lists if is_active(path, field)]
-    return f" · several values of {', '.join(field.replace('_', ' ') for field in fields)}" if fields else ""
+    return f" · sweep over {', '.join(field.replace('_', ' ') for field in fields)}" if fields else ""

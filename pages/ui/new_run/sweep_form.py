@@ -105,7 +105,7 @@ def draw_fields(section: str, fields: Sequence[str]) -> None:
 def draw_value(section: str, field: str, draw_field: config_form.DrawField) -> None:
     """Draw a field with `draw_field`, or that it has several values."""
     if (section, field) in list_fields():
-        st.caption(f"**{config_form.info_of(section, field).title or field}**: several values, above")
+        st.caption(f"**{config_form.info_of(section, field).title or field}**: values above, in the sweep")
     else:
         draw_field(PAGE, section, field)
 
