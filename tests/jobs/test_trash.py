@@ -191,3 +191,12 @@ def test_a_model_saved_after_the_deletion_does_not_prevent_restoring(store, ende
     with pytest.raises(InputError, match="exists already"):
         restore(store, "one")
     assert (ended.folder / "notes.txt").is_file()
+
+
+def test_a_refused_restore_leaves_the_models_of_the_other_run(store, config, ended):
+    trash(store, ended)
+    other = store.create(config, "one")
+    merged_folder(other, 0.5).mkdir(parents=True)
+    with pytest.raises(InputError, match="exists already"):
+        restore(store, "one")
+    assert merged_folder(other, 0.5).is_dir()

@@ -167,18 +167,15 @@ class _Distinct:
 
     @classmethod
     def of(cls, of_sentence: Indices, classes: Ids, reference: Vectors) -> _Distinct:
-        """of_sentence: (N,) distinct vector of each sentence."""
-        count, number = int(of_sentence.max()) + 1, int(classes.max()) + 1
+        """of_sentence: (N,) distinct vector of each sentence, numbered in the order of their first sentences."""
+        number = int(classes.max()) + 1
         keys, sizes = np.unique(of_sentence * number + classes, return_counts=True)
         copies = np.bincount(of_sentence)
-        if count == len(of_sentence):
-            means = np.empty_like(reference)
-            means[of_sentence] = reference
-        else:
+        if len(copies) < len(of_sentence):
             order = np.argsort(of_sentence, kind="stable")
             sums = np.add.reduceat(reference[order], np.r_[0, np.cumsum(copies)[:-1]], axis=0, dtype=np.float64)
-            means = (sums / copies[:, None]).astype(reference.dtype)
-        return cls(means, keys, sizes / copies[keys // number], number)
+            reference = (sums / copies[:, None]).astype(reference.dtype)
+        return cls(reference, keys, sizes / copies[keys // number], number)
 
     def shares(self, near: NDArray[np.integer[Any]], classes: Ids) -> Numbers:
         """Return (n, F) the share of the sentences of each vector that have the class (n,) of the query."""

@@ -71,9 +71,10 @@ def restore(store: RunStore, run_id: str) -> Run:
     if deleted is None:
         raise RunNotFoundError(f"run {run_id} is not in the trash; it was removed for good or never deleted")
     target = store.root / run_id
-    shutil.rmtree(Run(target).merged_folder, ignore_errors=True)  # written by a task that ended after the deletion
-    with suppress(OSError):
-        target.rmdir()
+    if not Run(target).exists:  # a task that ended after the deletion may have written a merged model
+        shutil.rmtree(Run(target).merged_folder, ignore_errors=True)
+        with suppress(OSError):
+            target.rmdir()
     if target.exists():
         raise InputError(f"run {run_id} exists already; delete or rename it first")
     try:
