@@ -19,7 +19,7 @@ STRENGTHS = tuple(map(float, range(21)))
 """Strengths of the hardness weights."""
 PRIORS = tuple(np.round(np.arange(0, 0.251, 0.005), 3).tolist())
 """Priors of the debiased loss."""
-RANKS = ("hardest negative", "second negative", "other wrong documents")
+RANKS = ("hardest negative", "second negative", "other negatives")
 
 
 @cache
@@ -40,8 +40,7 @@ def masked_batch() -> LabBatch:
 def kinds_of_negatives() -> dict[str, Mask]:
     """Return the cells (B, B) of each kind of negative of `masked_batch`.
 
-    A false negative is the right answer of the other question of a couple. The other
-    documents are wrong.
+    A false negative is the right answer of the other question of a couple. The other documents are wrong.
     """
     couples, pairs = len(sample_rows("paraphrases")[0]), len(masked_batch())
     rows = np.arange(pairs)
