@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from streamlit.testing.v1 import AppTest
@@ -13,6 +14,7 @@ from bsc_core.config import DataConfig, RunConfig, make_config
 from bsc_core.data.sample_data import sample_config, sample_nli_config
 from bsc_core.runs import Run, RunStore
 from pages.ui.data import uploads
+from pages.ui.runs import run_settings
 from tests.helpers.pages import open_page, page_text
 from tests.helpers.waiting import PATIENCE_SECONDS
 
@@ -181,3 +183,17 @@ def test_ranges_that_cannot_be_used_are_reported(four: list[Run], ranges: str, r
     app = open_page("runs", ranges=ranges)
     assert report in page_text(app)
     assert len(app.dataframe[0].value) == 4
+
+
+def test_a_setting_of_one_strategy_is_a_column_only_if_its_runs_differ() -> None:
+    def columns(*batching: dict[str, Any]) -> list[str]:
+        settings = {}
+        for number, values in enumerate(batching):
+            one = config(0).model_dump() | {"batching": values}
+            settings[str(number)] = run_settings._config(Mock(config=lambda one=one: make_config(one)))[1]
+        return run_settings.differing_columns(settings)
+
+    clusters = {"strategy": "clusters", "clusters": 20}
+    assert columns({"strategy": "nearest"}, clusters) == ["Strategy"]
+    assert columns({"strategy": "random", "group_size": 4}, {"strategy": "random"}) == []
+    assert columns({"strategy": "nearest"}, clusters, {**clusters, "clusters": 30}) == ["Strategy", "Clusters"]

@@ -169,9 +169,11 @@ def _verdict(run: Run, metric: str) -> str:
 def _draw_metrics(run: Run) -> None:
     rows = before_after_rows(run, all_metrics=bool(st.session_state.get(ALL_METRICS)))
     if not rows:
-        is_finished = run.status().is_finished
-        text = "Metrics before and after training appear here after the first evaluation."
-        st.caption("The run ended before its first evaluation, so it has no metrics." if is_finished else text)
+        status = run.status()
+        if not status.is_finished:
+            st.caption("Metrics before and after training appear here after the first evaluation.")
+        elif status.step:
+            st.caption("The run ended before its first evaluation, so it has no metrics.")
         return
     st.dataframe(rows, hide_index=True, key=f"runs.metrics.{run.id}", alt="Metrics before and after training")
     with st.container(horizontal=True, vertical_alignment="center"):

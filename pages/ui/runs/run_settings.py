@@ -96,10 +96,15 @@ def _dataset_names(datasets: Mapping[str, DataConfig]) -> dict[str, str]:
 
 
 def differing_columns(settings: Mapping[str, Settings]) -> list[str]:
-    """Return the columns in which runs differ, the main ones first; the seed only if nothing else differs."""
+    """Return the columns in which runs differ, the main ones first; the seed only if nothing else differs.
+
+    Runs that have no value, since their strategy or loss has no such setting, differ from others in the main ones only.
+    """
     known = [values for values in settings.values() if values]
+    main = {DATASET, *map(setting_name, MAIN_COLUMNS)}
     names = dict.fromkeys(name for values in known for name in values)
-    differing = [name for name in names if len({values.get(name) for values in known}) > 1]
+    of_runs = {name: {values.get(name) for values in known if name in values or name in main} for name in names}
+    differing = [name for name in names if len(of_runs[name]) > 1]
     others = [name for name in differing if name != SEED][:MAX_COLUMNS]
     return [*others, *(name for name in differing if name == SEED)]
 
