@@ -139,7 +139,7 @@ def test_a_run_without_a_shared_disk_is_stopped_and_its_last_files_are_downloade
     assert (status.state, status.exit_code, status.message) == (
         "stopped",
         1,
-        "stopped; checkpoints and the best model so far are saved",
+        "stopped before a checkpoint or a model was saved",
     )
     assert run.config().data.train == "pairs.tsv"
 
