@@ -5,15 +5,15 @@ Forms, the file format, the docs table and error messages are all derived from t
 
 import re
 from functools import cache
-from typing import Any, Self, get_args
+from typing import Self
 
-from pydantic import BaseModel, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from bsc_core.config.batching import BatchingConfig
 from bsc_core.config.data import DataConfig
 from bsc_core.config.encoder import EncoderConfig
 from bsc_core.config.losses import BSCLossConfig, LossConfig
-from bsc_core.config.section import Section
+from bsc_core.config.section import Section, sections_in
 from bsc_core.config.training import TrainingConfig
 
 _NAMES = {  # of keys whose fields have a title that is clear in their section only
@@ -81,17 +81,10 @@ def setting_name(key: str) -> str:
 @cache
 def _title(key: str) -> str | None:
     """Return the title of the field of a key, in the first section that has it; None if there is none."""
-    sections: list[type[BaseModel]] = [RunConfig]
+    sections: list[type[Section]] = [RunConfig]
     title = None
     for name in key.split("."):
         fields = [section.model_fields[name] for section in sections if name in section.model_fields]
-        sections = [one for field in fields for one in _sections(field.annotation)]
+        sections = [one for field in fields for one in sections_in(field.annotation)]
         title = fields[0].title if fields else None
     return title
-
-
-def _sections(annotation: Any) -> list[type[BaseModel]]:
-    """Return the sections in an annotation, such as those of a union."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return [annotation]
-    return [section for part in get_args(annotation) for section in _sections(part)]

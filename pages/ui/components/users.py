@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -225,11 +225,9 @@ def admit_launch(run_id: str, number: int, threads: int | None) -> Iterator[None
         yield
 
 
-@contextmanager
-def quota_lock() -> Iterator[None]:
-    """Hold the lock of quotas, which a shared app has."""
-    with quota_lock_of(Path(os.environ[SHARED])) if is_shared() else nullcontext():
-        yield
+def quota_lock() -> AbstractContextManager[object]:
+    """Return the lock of quotas, which a shared app has."""
+    return quota_lock_of(Path(os.environ[SHARED])) if is_shared() else nullcontext()
 
 
 def check_upload(size: int) -> None:
