@@ -15,6 +15,7 @@ from pages.ui.components import data_cache, display, page_layout, users
 from pages.ui.data import uploads
 from pages.ui.runs import table, trash
 
+NO_CHECKPOINT = "It saved no checkpoint, so it cannot be resumed; duplicate it to train from the start."
 STOP_ERROR, STOPPED = "runs.stop.error", "runs.stop.done"  # session keys
 SECTIONS = ("encoder", "batching", "loss", "training", "evaluation")
 
@@ -46,8 +47,8 @@ def draw(run: Run, status: RunStatus, row: DeltaGenerator, *, may_resume: bool =
             about = "Starts a new run that continues from the last checkpoint."
             _button("Resume", run, _resume, icon=":material/play_arrow:", about=about)
         elif may_resume and status.state == "stopped":
-            about = "The run saved no checkpoint. Duplicate it to train from the start."
-            st.button("Resume", key=f"runs.resume.{run.id}", icon=":material/play_arrow:", help=about, disabled=True)
+            icon = ":material/play_arrow:"
+            st.button("Resume", key=f"runs.resume.{run.id}", icon=icon, help=NO_CHECKPOINT, disabled=True)
         about = "Opens the New run page with the settings of this run."
         icon = ":material/content_copy:"
         _button("Duplicate", run, lambda one: start_from_config(one.config(), one), icon=icon, about=about)

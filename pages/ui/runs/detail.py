@@ -18,7 +18,6 @@ from pages.ui.runs import actions, curve_controls, diagnosis, merge, model_expor
 
 MAX_EXPORTED_STEPS = 100_000
 LOG_LINES = 200
-NO_CHECKPOINT = "It saved no checkpoint, so it cannot be resumed; duplicate it to train from the start."
 ALL_METRICS = "runs.metrics.all"
 PARTS = ("runs.part.overview", "runs.part.log", "runs.sweep.part")
 PARAMETERS = (ALL_METRICS, *curve_controls.PARAMETERS, *PARTS, f"{merge.ALPHA}.*")
@@ -74,7 +73,7 @@ def _draw_head(run: Run, status: RunStatus) -> None:
         if status.state == "stopping":
             st.caption(stopping_note(run, status))
     if status.state == "stopped" and not run.evaluation("after"):
-        resume = "Resume continues from its last checkpoint." if jobs.can_resume(run) else NO_CHECKPOINT
+        resume = "Resume continues from its last checkpoint." if jobs.can_resume(run) else actions.NO_CHECKPOINT
         before = "its model was evaluated" if status.step else "its first training step"
         st.caption(f"The run was stopped before {before}. {resume}")
     if status.error:
