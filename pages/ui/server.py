@@ -42,8 +42,10 @@ from streamlit.auth_util import (
     get_secrets_auth_section,
 )
 from streamlit.proto.BackMsg_pb2 import BackMsg
+from streamlit.proto.ClientState_pb2 import ClientState
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from streamlit.runtime import memory_media_file_storage
+from streamlit.runtime.app_session import AppSession
 from streamlit.runtime.media_file_manager import MediaFileMetadata
 from streamlit.runtime.session_manager import SessionClientDisconnectedError
 from streamlit.starlette import App
@@ -844,6 +846,22 @@ def _keep_downloads() -> None:
     memory_media_file_storage._calculate_file_id = _file_id
 
 
+def _ignore_controls_of_timers() -> None:
+    """Keep the values of controls when a timer redraws a part of a page: a change of a control sends a request itself.
+
+    The browser sends all values, also those that the server has changed and the page does not show yet. Streamlit would
+    take them for changes by the user, such as from the run that a button opened back to the one before.
+    """
+    request_rerun = AppSession.request_rerun
+
+    def request_without_controls(session: AppSession, state: ClientState | None) -> None:
+        if state is not None and state.is_auto_rerun:
+            state.ClearField("widget_states")
+        request_rerun(session, state)
+
+    AppSession.request_rerun = request_without_controls  # type: ignore[method-assign]
+
+
 def _file_id(content: bytes, mimetype: str, name: str | None = None) -> str:
     """Return the id of a downloaded file; that of Streamlit ignores most bytes of a file of more than 1 MiB."""
     parts = (mimetype.encode(), (name or "").encode(), content)
@@ -894,6 +912,7 @@ def main() -> int:
     _raise_file_limit()
     _limit_waiting_messages()
     _keep_downloads()
+    _ignore_controls_of_timers()
     count_preparation()
     prepare_log()
     starlette_server.get_max_message_size_bytes = lambda: MAX_MESSAGE_BYTES  # of what clients send, also in parts

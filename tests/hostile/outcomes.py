@@ -9,6 +9,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -33,19 +34,23 @@ def read_outcomes(reader: Path, folder: Path) -> dict[str, Any]:
     return found | {"log": result.stderr}
 
 
-def write_outcomes(read: Callable[[Path], object]) -> None:
+def write_outcomes(*reads: Callable[[Path], object]) -> None:
     """Read every entry of the folder in the first argument; write the results, the seconds and the memory as JSON.
 
+    Each entry has the result of the function, or a list of those of several functions, and the seconds of the slowest.
     The memory is that above the peak at the beginning, so import libraries before.
     """
     start = _peak_bytes()
-    results, seconds = {}, {}
+    outcomes, seconds = {}, {}
     for path in sorted(Path(sys.argv[1]).iterdir()):
-        before = time.process_time()
-        results[path.name] = read(path)
-        seconds[path.name] = time.process_time() - before
+        times, results = [time.process_time()], []
+        for read in reads:
+            results.append(read(path))
+            times.append(time.process_time())
+        outcomes[path.name] = results if len(results) > 1 else results[0]
+        seconds[path.name] = max(after - before for before, after in pairwise(times))
         sys.stderr.write(f"{path}: {_peak_bytes() - start:,} bytes\n")
-    sys.stdout.write(json.dumps({"outcomes": results, "bytes": _peak_bytes() - start, "seconds": seconds}))
+    sys.stdout.write(json.dumps({"outcomes": outcomes, "bytes": _peak_bytes() - start, "seconds": seconds}))
 
 
 def outcome(read: Callable[[], str]) -> str:

@@ -18,4 +18,4 @@ def rows(path: Path, *, in_chunks: bool) -> str:
 
 
 if __name__ == "__main__":
-    write_outcomes(lambda path: [outcome(partial(rows, path, in_chunks=in_chunks)) for in_chunks in (False, True)])
+    write_outcomes(*(lambda path, how=how: outcome(partial(rows, path, in_chunks=how)) for how in (False, True)))

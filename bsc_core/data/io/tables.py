@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     import pyarrow
 
 CHUNK_ROWS = 65_536
+ROWS_PER_CHECK = 256
+"""Rows after which the number of cells is checked again."""
 MISSING_CELLS = 8
 MAX_LINE_MB = "BSC_MAX_LINE_MB"
 """Environment variable: maximum size of a line, and of a field over several lines, in megabytes."""
@@ -331,12 +333,17 @@ def _counted(rows: Iterator[Any], width: Callable[[], int], source: Source, size
     Raises:
         FileFormatError: There are too many cells, or most rows are rejected and these are many.
     """
-    stored, rejected, given = source.path.stat().st_size, 0, 0
-    for count, row in enumerate(rows, 1):
-        given += width() if isinstance(row, Rejection) else len(row[1])
+    stored, count, rejected, given = source.path.stat().st_size, 0, 0, 0
+
+    def check() -> None:
         cells = count * max(1, width())
         missing = max(0, cells - given) if cells > UNCHECKED_CELLS else 0
         sizes.check_cells(cells + (MISSING_CELLS - 1) * missing, stored, source.name)
+
+    for count, row in enumerate(rows, 1):
+        given += width() if isinstance(row, Rejection) else len(row[1])
+        if count % ROWS_PER_CHECK == 0:
+            check()
         if isinstance(row, Rejection):
             rejected += 1
             if rejected > MAX_REJECTED and 2 * rejected > count:
@@ -345,6 +352,7 @@ def _counted(rows: Iterator[Any], width: Callable[[], int], source: Source, size
                     f"{row.sentence()}"
                 )
         yield row
+    check()
 
 
 def _is_unicode(value: dict[str, Any]) -> bool:
@@ -590,14 +598,14 @@ def _json_rows(lines: Iterable[str], source: Source, names: set[str]) -> Iterato
         except (ValueError, RecursionError):
             value = None
         is_object = isinstance(value, dict)
-        is_nested = is_object and any(isinstance(cell, list | dict) for cell in value.values())
+        is_nested = is_object and (line.count("{") > 1 or "[" in line) and _has_nested(value.values())
         if is_nested or not is_object:
             parts += sum(map(line.count, ",[{"))
             check_cells(parts, source.path.stat().st_size, source.name)
         if not is_object:
             yield Rejection(number, "", "is not a JSON object")
             continue
-        if SURROGATE in line.lower() and not _is_unicode(value):
+        if "\\" in line and SURROGATE in line.lower() and not _is_unicode(value):
             yield Rejection(number, "", "the text contains an unpaired surrogate, which is not Unicode")
             continue
         if is_nested:  # lists and objects would need much memory
@@ -606,6 +614,10 @@ def _json_rows(lines: Iterable[str], source: Source, names: set[str]) -> Iterato
             names.update(value)
             check_column_count(len(names), source.name)
         yield number, value
+
+
+def _has_nested(cells: Iterable[Any]) -> bool:
+    return any(isinstance(cell, list | dict) for cell in cells)
 
 
 def _check_blank(blank: int, rows: int, source: str) -> None:
