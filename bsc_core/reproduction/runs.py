@@ -35,6 +35,8 @@ SMALL: Sections = {
     "training": {"max_steps": 3, "batch_size": 8, "learning_rate": 1e-3, "precision": "fp32"},
 }
 """Config of the small form, which overrides that of every arm."""
+SMALL_DIMENSIONS: Sections = {"loss": {"matryoshka_dims": [16, 8]}}
+"""Config of the arms with Matryoshka in the small form, whose encoder has fewer dimensions than that of the arms."""
 SMALL_BUDGET = "{max_steps} steps of {batch_size} pairs of the sample data".format(**SMALL["training"])
 BASE: Sections = {
     "evaluation": {"each_epoch": False, "epoch_texts": 0},
@@ -95,7 +97,10 @@ def plan_runs(claim: Claim, form: FormName, *, data: Path | None, runs: Path) ->
                 raise ConfigError(f"claim {claim.name}: arm {name} starts from {arm.after!r}, which is not an arm")
             for name in ready:
                 arm = waiting.pop(name)
-                layers = [BASE, claim.values, arm.values, SMALL if small else {}, {"training": {"seed": seed}}]
+                layers = [BASE, claim.values, arm.values, {"training": {"seed": seed}}]
+                if small:
+                    shortened = "matryoshka_dims" in arm.values.get("loss", {})
+                    layers += [SMALL, SMALL_DIMENSIONS if shortened else {}]
                 values = {**merge_sections(layers), "data": sections[claim.subset_of(name)]}
                 after = None if arm.after is None else planned[arm.after, seed].id
                 run_id = _run_id(claim, name, values, after=after, runs=runs)
