@@ -32,7 +32,7 @@ hardness_tab, batch_tab, triage_tab = st.tabs(TABS, on_change="rerun", **url.bou
 with hardness_tab:
     plan_figures.draw(source, pairs, requests, stats)
 with batch_tab:
-    with st.container():
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         strategy = plan_controls.select_strategy(list(stats))
         batch = batch_view.select_batch(strategy, stats[strategy], pairs, vectors, source)
     left, right = display.columns(2)

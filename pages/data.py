@@ -48,3 +48,4 @@ with page_layout.action_bar():
     page_layout.next_step_button(
         "Inspect the batches", "batches", key="data.next", primary=not (has_form and generate_tab.open)
     )
+    page_layout.next_step_button("Train on this dataset", "train", key="data.train", primary=False)

@@ -33,8 +33,9 @@ with display.show_errors():
         cards, results = results, cards
     with cards:
         shown = metric_cards.draw(searched)
-    with results:
-        search.draw_results(searched, query)
+    if query.strip() or st.query_params.get(search.PART) in (None, *search.WITH_EXAMPLES):
+        with results:
+            search.draw_results(searched, query)
     parts = {
         "Errors": lambda: errors.draw(searched, split),
         **({} if searched.single else {"Win and loss": lambda: search.draw_example_lists(searched)}),

@@ -27,18 +27,17 @@ with display.show_errors():
         st.stop()
     result = st.container()
     group, runs, selected = table.select(all_runs)
-    if not selected:
-        if not group:
-            sweep.draw_newest(runs)
-        queue.draw(all_runs, expanded=not group)
-        trash.draw_trash()
-
     if group and not selected:
         with result:
             sweep.draw_result(group, runs)
         sweep.draw_details(group, runs)
+        queue.draw(all_runs, expanded=False)
+        trash.draw_trash()
         table.draw_compare_button(runs)
     elif not selected:
+        sweep.draw_newest(runs)
+        queue.draw(all_runs, expanded=True)
+        trash.draw_trash()
         st.caption("Select a run to see its metrics, or several to compare them.")
         with page_layout.action_bar():
             page_layout.next_step_button("Open the newest run", "runs", key="runs.newest", run=all_runs[0].id)

@@ -23,7 +23,7 @@ with form_side:
     form.draw_form(summary)
     form.draw_name()
 
-with plan_side, st.container(border=True):
+with plan_side, st.container(border=True, key="train.plan"):
     st.header("Plan", anchor=False)
     config = sweep = None
     try:

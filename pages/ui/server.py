@@ -20,6 +20,7 @@ import webbrowser
 from collections import Counter, defaultdict, deque
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from functools import lru_cache
 from html import escape
 from ipaddress import ip_address
@@ -42,11 +43,10 @@ from streamlit.auth_util import (
     get_secrets_auth_section,
 )
 from streamlit.proto.BackMsg_pb2 import BackMsg
-from streamlit.proto.ClientState_pb2 import ClientState
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from streamlit.runtime import memory_media_file_storage
-from streamlit.runtime.app_session import AppSession
 from streamlit.runtime.media_file_manager import MediaFileMetadata
+from streamlit.runtime.scriptrunner_utils.script_requests import RerunData, ScriptRequests
 from streamlit.runtime.session_manager import SessionClientDisconnectedError
 from streamlit.starlette import App
 from streamlit.web.server.server_util import get_cookie_secret
@@ -852,14 +852,13 @@ def _ignore_controls_of_timers() -> None:
     The browser sends all values, also those that the server has changed and the page does not show yet. Streamlit would
     take them for changes by the user, such as from the run that a button opened back to the one before.
     """
-    request_rerun = AppSession.request_rerun
+    request_rerun = ScriptRequests.request_rerun
 
-    def request_without_controls(session: AppSession, state: ClientState | None) -> None:
-        if state is not None and state.is_auto_rerun:
-            state.ClearField("widget_states")
-        request_rerun(session, state)
+    def request_without_controls(requests: ScriptRequests, data: RerunData) -> bool:
+        # Without values, a request that waits keeps its own; empty values would replace them.
+        return request_rerun(requests, replace(data, widget_states=None) if data.is_auto_rerun else data)
 
-    AppSession.request_rerun = request_without_controls  # type: ignore[method-assign]
+    ScriptRequests.request_rerun = request_without_controls  # type: ignore[method-assign]
 
 
 def _file_id(content: bytes, mimetype: str, name: str | None = None) -> str:

@@ -395,6 +395,10 @@ CASES: dict[str, tuple[Make, str]] = {
         "keep the columns of texts, labels and ids",
     ),
     "different_keys.jsonl": (json_lines(*({f"c{row % 1_000}": "a"} for row in range(1_900))), "1900 rows, 0 rejected"),
+    "rows_of_one_cell.csv.gz": (
+        gzipped(b"a\n" + b"%x\n" % random.Random(0).getrandbits(400_000) + b"1\n" * 1_500_000),
+        "keep the columns of texts, labels and ids",
+    ),
     "many_rows.jsonl.gz": (many_rows, "keep the columns of texts, labels and ids"),
     "wide_rows.tsv.gz": (wide_rows, "keep the columns of texts, labels and ids"),
     "numbers.parquet": (successive_numbers, "keep the columns of texts, labels and ids"),
@@ -457,6 +461,11 @@ CASES: dict[str, tuple[Make, str]] = {
         gzipped(b'{"query": "a", "document": "b", "unused": ' + b"[" + b"[],{}," * 100_000 + b"1]}\n", 12),
         "may have 2,000,000 cells",
     ),
+    "nested_repeated.jsonl.gz": (
+        gzipped(b'{"query": [' + NESTED * 20 + b'[]], "query": "a", "document": "b"}\n', 5),
+        "keep the columns of texts, labels and ids",
+    ),
+    "nested_in_text.jsonl": (json_lines({"query": "[[a], {b}]", "document": "{c}"}), "1 rows, 0 rejected"),
     "nested_rejected.jsonl.gz": (
         gzipped(b'{"query": "a", "document": "b"}\n' + (b"[" + b"[],{}," * 100_000 + b"1]\n") * 12),
         "may have 2,000,000 cells",

@@ -143,6 +143,16 @@ def test_every_glossary_term_has_a_definition(name: str) -> None:
     assert glossary.help_text(name).count("$$") in (0, 2)
 
 
+@pytest.mark.parametrize("name", sorted(name for name, term in glossary.TERMS.items() if term.symbols))
+def test_the_symbols_that_a_glossary_term_explains_are_in_its_equation(name: str) -> None:
+    term = glossary.TERMS[name]
+    assert term.symbols.startswith("In the equation, ")
+    assert term.symbols.endswith(".")
+    assert glossary.help_text(name).index(term.equation) < glossary.help_text(name).index(term.symbols)
+    for symbol in term.symbols.split("$")[1::2]:
+        assert symbol in term.equation, symbol
+
+
 def test_one_file_at_a_time_is_built_for_a_page(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(display.st, "session_state", {})
     sent: list[Callable[[], bytes]] = []

@@ -170,7 +170,7 @@ def test_the_title_states_how_the_distance_of_positive_pairs_changed(mapped: Run
         for one in data.ends
     ]
     number = formatting.plural(len(pairs), "positive pair")
-    change = f"median cosine distance of {number} of dev: {medians[0]:.3f} and {medians[1]:.3f}"
+    change = f"median cosine distance of {number} of dev: {medians[0]:.3f} → {medians[1]:.3f}"
     assert any(title.endswith(f"); {change}") for title in figure_titles(open_page("embeddings", run=mapped.id)))
 
 

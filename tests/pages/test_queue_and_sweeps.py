@@ -126,6 +126,11 @@ def test_an_unreachable_cluster_is_shown_in_the_queue_and_in_the_run(runs: RunSt
     assert message in [bar.proto.text for bar in app.get("progress")]
 
 
+def test_a_waiting_run_shows_its_place_in_the_queue(runs: RunStore, waiting: list[str]) -> None:
+    bars = open_page("runs", run=waiting[1]).get("progress")
+    assert [bar.proto.text for bar in bars] == ["Waits for its turn: place 2 of 3 in the queue"]
+
+
 def test_the_title_counts_waiting_runs() -> None:
     assert queue.title([], 2, paused=False) == "Queue: no run waiting, 2 at a time"
     assert queue.title(["a"], 1, paused=False) == "Queue: 1 run waiting, 1 at a time"

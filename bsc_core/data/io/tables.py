@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     import pyarrow
 
 CHUNK_ROWS = 65_536
+MIN_ROW_CELLS = 2
+"""Cells that a row counts as at least: its line number and its place in the lists need memory as well."""
 ROWS_PER_CHECK = 256
 """Rows after which the number of cells is checked again."""
 MISSING_CELLS = 8
@@ -336,7 +338,7 @@ def _counted(rows: Iterator[Any], width: Callable[[], int], source: Source, size
     stored, count, rejected, given = source.path.stat().st_size, 0, 0, 0
 
     def check() -> None:
-        cells = count * max(1, width())
+        cells = count * max(MIN_ROW_CELLS, width())
         missing = max(0, cells - given) if cells > UNCHECKED_CELLS else 0
         sizes.check_cells(cells + (MISSING_CELLS - 1) * missing, stored, source.name)
 
@@ -588,17 +590,26 @@ def _json_rows(lines: Iterable[str], source: Source, names: set[str]) -> Iterato
     reading them takes time.
     """
     blank = parts = 0
+    nested: list[bool] = []  # of the objects in a line, also of the values of a key that is repeated
+
+    def build(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        nested.append(any(isinstance(value, list | dict) for _, value in pairs))
+        return dict(pairs)
+
+    with_lists = json.JSONDecoder(parse_int=_whole_number, object_pairs_hook=build)  # slower
     for number, line in enumerate(lines, 1):
         if not line.strip():
             blank += 1
             _check_blank(blank, number - blank, source.name)
             continue
+        nested.clear()
+        has_brackets = line.count("{") > 1 or "[" in line
         try:
-            value = JSON.decode(line)
+            value = (with_lists if has_brackets else JSON).decode(line)
         except (ValueError, RecursionError):
             value = None
         is_object = isinstance(value, dict)
-        is_nested = is_object and (line.count("{") > 1 or "[" in line) and _has_nested(value.values())
+        is_nested = is_object and any(nested)
         if is_nested or not is_object:
             parts += sum(map(line.count, ",[{"))
             check_cells(parts, source.path.stat().st_size, source.name)
@@ -614,10 +625,6 @@ def _json_rows(lines: Iterable[str], source: Source, names: set[str]) -> Iterato
             names.update(value)
             check_column_count(len(names), source.name)
         yield number, value
-
-
-def _has_nested(cells: Iterable[Any]) -> bool:
-    return any(isinstance(cell, list | dict) for cell in cells)
 
 
 def _check_blank(blank: int, rows: int, source: str) -> None:

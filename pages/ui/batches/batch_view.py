@@ -93,20 +93,19 @@ def select_batch(
         url.check(BATCH, limits=(1, last))
     shown = min(max(1, int(linked)), last) if re.fullmatch(r"[0-9]{1,9}", linked) else hardest
     st.session_state[BATCH] = shown
-    with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
-        _step_button("back", ":material/chevron_left:", "Previous batch", -1, last)
-        label = f"Batch (of {formatting.count(last)})"
-        st.number_input(label, 1, last, key=BATCH, width=140, on_change=lambda: _show(st.session_state[BATCH]))
-        _step_button("next", ":material/chevron_right:", "Next batch", 1, last)
-        icon = ":material/local_fire_department:"
-        st.button("Hardest", key="batches.hardest", icon=icon, on_click=_show, args=(hardest,))
-        st.button(
-            "Most likely false negatives",
-            key="batches.likely",
-            icon=":material/flag:",
-            on_click=_show_likely,
-            args=(stats, dataset, vectors),
-        )
+    _step_button("back", ":material/chevron_left:", "Previous batch", -1, last)
+    label = f"Batch (of {formatting.count(last)})"
+    st.number_input(label, 1, last, key=BATCH, width=140, on_change=lambda: _show(st.session_state[BATCH]))
+    _step_button("next", ":material/chevron_right:", "Next batch", 1, last)
+    icon = ":material/local_fire_department:"
+    st.button("Hardest", key="batches.hardest", icon=icon, on_click=_show, args=(hardest,))
+    st.button(
+        "Most likely false negatives",
+        key="batches.likely",
+        icon=":material/flag:",
+        on_click=_show_likely,
+        args=(stats, dataset, vectors),
+    )
     number = shown - 1
     rows, groups = plans.batch_by_group(stats, number)
     return BatchView(strategy, number, rows, groups, dataset, vectors, _pinned_pair(rows, dataset, vectors, source))

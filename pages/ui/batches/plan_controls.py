@@ -216,11 +216,7 @@ def select_strategy(names: list[str]) -> str:
     """Return the strategy whose batch is shown, by default the last one."""
     if st.session_state.get(VIEW) not in names:
         st.session_state.pop(VIEW, None)
-    with st.container(horizontal=True, vertical_alignment="center"):
-        st.header("Inspect a batch of", anchor=False, width="content")
-        name = st.segmented_control(
-            "Strategy", names, default=names[-1], required=True, label_visibility="collapsed", **url.bound(VIEW, names)
-        )
+    name = st.segmented_control("Batch of", names, default=names[-1], required=True, **url.bound(VIEW, names))
     return name or names[-1]
 
 

@@ -48,7 +48,7 @@ def draw(source: BatchSource, pairs: PairDataset, requests: dict[str, PlanReques
     color = _run_color(source)
     left, right = display.columns(2) if len(stats) <= MAX_SIDE_BY_SIDE else (st.container(), st.container())
     with left:
-        names = ("Hardness", "Group sizes", "Over epochs")
+        names = ("Distribution", "Group sizes", "Over epochs")
         figure = st.segmented_control(
             "Figure", names, default=names[0], required=True, label_visibility="collapsed", **url.bound(FIGURE, names)
         )

@@ -49,8 +49,8 @@ export default function ({ data, parentElement, setStateValue }) {
     reasons, element("div", { class: "texts" }, ...texts.map((one) => one.box)));
   shown = card;
   const hint = element("p", { class: "hint" }, "Click the card, or press Tab to reach it, to decide with the keys.");
-  root.replaceChildren(element("div", { class: "head" }, progress, bar), card,
-    element("div", { class: "buttons" }, ...buttons, element("span", { class: "gap" }), ...moves), hint);
+  root.replaceChildren(element("div", { class: "head" }, progress, bar), // the texts move no button
+    element("div", { class: "buttons" }, ...buttons, element("span", { class: "gap" }), ...moves), card, hint);
 
   function send() {
     setStateValue("decisions", { ...state.changed });

@@ -62,7 +62,6 @@ _triage = mount("bsc_lab_triage", "triage", Path(__file__).parent / "triage.js")
 @turns.fragment
 def draw(batch: BatchView, source: BatchSource, stats: PlanStats) -> None:
     """Draw the triage of the suspected pairs, and the file of decisions. stats: the plan of the batch."""
-    st.header("Triage of likely false negatives", anchor=False)
     st.caption(
         "Does the suspected document answer the query? **Positive**: yes; the pair becomes a training row. **True "
         "negative**: no; masks keep it as a negative. **Drop**: yes or unclear; the loss only ignores the pair, as "

@@ -39,6 +39,7 @@ def draw(runs: list[Run]) -> None:
 def _draw(runs: list[Run]) -> None:
     with display.show_errors(stop=False):
         view = select_view(runs)
+        _draw_link(runs, view)
         active = [one.name for one in view.settings if not all(run.status().is_finished for run in one.runs)]
         if active:
             st.caption(f"Not finished, so without metrics here: {display.escaped(', '.join(active))}.")
@@ -54,7 +55,6 @@ def _draw(runs: list[Run]) -> None:
         for draw_part in parts:
             with display.show_errors(stop=False):  # an error in one part does not hide the others
                 draw_part(view)
-        _draw_link(runs, view)
 
 
 def _draw_curves(view: ComparisonView) -> None:

@@ -176,9 +176,8 @@ def pairs_table(dataset: PairDataset, rows: range | list[int], *, key: str) -> N
 
 def finding_text(*findings: AuditFinding, filtered: bool = False) -> None:
     """Draw what is wrong, why it matters, and what to do, for findings of one kind, the most severe first."""
-    severity = f"{ICONS[findings[0].severity]} **{SEVERITIES[findings[0].severity].capitalize()}**"
-    st.markdown(":green[:material/check_circle:] **Fixed**" if filtered else severity)
-    st.text("\n".join(finding.title for finding in findings))
+    icon = ":green[:material/check_circle:] **Fixed:**" if filtered else ICONS[findings[0].severity]
+    st.markdown("  \n".join(f"{icon} **{display.escaped(finding.title)}**" for finding in findings))
     details = [(f"{finding.detail.rstrip('.')}. {finding.suggestion}", finding.split) for finding in findings]
     several = len({detail for detail, _ in details}) > 1
     lines = [f"{split.capitalize()}: {detail}" if several else detail for detail, split in details]

@@ -145,11 +145,11 @@ def median_distance(frame: Frame, pairs: np.ndarray) -> str:
 
 
 def distance_change(data: MapData, rows: np.ndarray) -> str:
-    """Return `median cosine distance of 95 positive pairs of dev: 0.564 and 0.459`; empty for one model or no pair."""
+    """Return `median cosine distance of 95 positive pairs of dev: 0.564 → 0.459`; empty for one model or no pair."""
     split, pairs = _positive_pairs(data, rows)
     if len(data.ends) < 2 or not len(pairs):
         return ""
-    values = " and ".join(median_distance(one, pairs) for one in data.ends)
+    values = " → ".join(median_distance(one, pairs) for one in data.ends)
     return f"median cosine distance of {formatting.plural(len(pairs), 'positive pair')} of {split}: {values}"
 
 

@@ -93,7 +93,7 @@ def _estimate(estimate: CostEstimate | None) -> None:
     if estimate is None:
         st.caption(":material/timer: No time estimate for this machine yet.")
         return
-    where = "on this machine" if estimate.here else "on two CPU cores"
+    where = "on this machine" if estimate.here else "on two CPU cores of another machine"
     st.caption(f":material/timer: About {formatting.duration(estimate.seconds)} {where}.")
     if estimate.before is not None and estimate.after is not None:
         name, before = formatting.metric_name(estimate.metric), formatting.metric(estimate.before)

@@ -72,6 +72,8 @@ def draw_plan(config: RunConfig, sweep: SweepConfig | None, data: DatasetSplits,
     if runs > 1:
         if runs <= CONFIRM_ABOVE:
             _draw_runs(config, sweep)
+        if sweep and "loss.temperature" in sweep.over and getattr(config.loss, "learn_temperature", False):
+            st.caption("The temperature is learned, so the runs differ in its initial value.")
         st.caption("The first run:")
     lines = [*config_summary.plan_sentences(config, summary), encoder_picker.waiting_sentence(config)]
     st.markdown("\n".join(f"{number}. {display.escaped(line)}" for number, line in enumerate(filter(None, lines), 1)))

@@ -77,7 +77,7 @@ def _read_queries() -> QuerySet | None:
         "Or paste queries, one per line",
         key=LINES,
         on_change=_write_lines,
-        height=100,
+        height=150,
         placeholder="how do I keep bread fresh",
         help="To add the relevant document, separate it from the query with a tab.",
     )

@@ -24,6 +24,7 @@ from pages.ui.components import data_cache, display, page_layout, run_data, turn
 
 TOP, TOP_OF_EXAMPLE = 10, 4
 WIDE_ROW = 48  # pixels: height of a table row with two lines of text
+WITH_EXAMPLES = ("Errors", "Win and loss")  # parts of the page with a win and a loss above them
 QUERY, SPLIT, PART = "retrieval.query", "retrieval.split", "retrieval.part"
 SAVED_QUERY, LONG_QUERY = "retrieval.query.saved", "retrieval.query.long"  # session keys
 MAX_IN_URL = 1500  # characters of a query, or of pasted queries

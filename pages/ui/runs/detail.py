@@ -13,11 +13,13 @@ from bsc_core.errors import RunError
 from bsc_core.figures.runs import curves
 from bsc_core.runs import FIRST_BATCH, GENERAL, GENERAL_SCORE, Run, RunStatus
 from pages.ui.comparison import metrics_table, settings
-from pages.ui.components import data_cache, display, run_data, url, users
+from pages.ui.components import data_cache, display, page_layout, run_data, url, users
 from pages.ui.runs import actions, curve_controls, diagnosis, merge, model_export, queue, table
 
 MAX_EXPORTED_STEPS = 100_000
 LOG_LINES = 200
+NO_LOG = "The log is empty. A run that is trained in a terminal writes its log there."
+SHOWN = "runs.detail.shown"  # session key: the id of the run that was shown last
 ALL_METRICS = "runs.metrics.all"
 PARTS = ("runs.part.overview", "runs.part.log", "runs.sweep.part")
 PARAMETERS = (ALL_METRICS, *curve_controls.PARAMETERS, *PARTS, f"{merge.ALPHA}.*")
@@ -45,6 +47,9 @@ def _draw(run: Run) -> None:
         tabs = {name: draw for name, draw in tabs.items() if name not in FOR_MEMBERS}
     first = "Log" if "Log" in tabs and status.state in ("failed", "lost") else "Overview"
     key = f"runs.part.{first.lower()}"  # a run that fails while you watch it switches to its log
+    if page_layout.arrived() and st.session_state.get(SHOWN) != run.id and key not in st.query_params:
+        st.session_state.pop(key, None)  # the tab that was open for the run before
+    st.session_state[SHOWN] = run.id
     display.tabs(tabs, run, status, default=first, **url.bound(key, tabs))
 
 
@@ -68,7 +73,7 @@ def _draw_head(run: Run, status: RunStatus) -> None:
     if not status.is_finished:
         activity = status.message or "Starting …"
         if status.state == "queued":
-            activity = queue.waiting_reason(run) or "Waits for its turn"
+            activity = queue.waiting_sentence(run)
         st.progress(table.progress(status), text=display.escaped(activity))
         if status.state == "stopping":
             st.caption(stopping_note(run, status))
@@ -336,7 +341,7 @@ def batch_sentence(batch: dict[str, Any]) -> str:
 
 def _draw_log(run: Run, _status: RunStatus) -> None:
     with st.container(height=320, border=False, autoscroll=True):
-        st.code("\n".join(run.log_tail(LOG_LINES)) or "The log is empty.", language=None, wrap_lines=True)
+        st.code("\n".join(run.log_tail(LOG_LINES)) or NO_LOG, language=None, wrap_lines=True)
     st.caption(display.escaped(f"The last {LOG_LINES} lines of {run.log_file}"))
 
 

@@ -1,6 +1,7 @@
 """The queue panel: waiting runs in order, the number of runs at a time, and a pause button."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 import streamlit as st
 
@@ -117,6 +118,19 @@ def _may_stop(run_id: str) -> bool:
         return users.may_change(data_cache.run_store().get(run_id))
     except RunNotFoundError:
         return False
+
+
+def waiting_sentence(run: Run) -> str:
+    """Return what a queued run waits for: its turn, with its place in the queue, or something else."""
+    if reason := waiting_reason(run):
+        return reason
+    waiting: Sequence[str] = ()
+    with suppress(BscError):  # the panel reports it
+        waiting = jobs.Queue(data_cache.run_store().root).snapshot().waiting
+    if run.id not in waiting:
+        return "Waits for its turn"
+    place, number = waiting.index(run.id) + 1, len(waiting)
+    return f"Waits for its turn: place {formatting.count(place)} of {formatting.count(number)} in the queue"
 
 
 def waiting_reason(run: Run) -> str:

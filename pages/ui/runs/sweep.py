@@ -267,12 +267,12 @@ def _draw_best_setting(group: str, runs: list[Run], summary: Summary) -> None:
     if not users.current_user().may_launch:  # a config has paths of the server
         return
     text = to_toml(config)
-    st.code(text, language=None, height=320)
     with st.container(horizontal=True):
-        display.config_download(text, key=f"runs.best.toml.{group}")
         about, icon = "Opens the New run page with this config.", ":material/arrow_forward:"
         if st.button("Train with this setting", key=f"runs.best.train.{group}", icon=icon, help=about):
             actions.start_from_config(config)
+        display.config_download(text, key=f"runs.best.toml.{group}")
+    st.code(text, language=None, height=320)
 
 
 def best_config(summary: Summary) -> RunConfig | None:

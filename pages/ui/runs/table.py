@@ -170,11 +170,11 @@ def _draw_table(runs: list[Run], selected: list[str]) -> None:
         "Run",
         "Best on dev",
         "State",
-        "Dev by epoch",
-        *differing,
         "Progress",
         "Step",
         "Time left",
+        "Dev by epoch",
+        *differing,
         "Group",
         "Age",
     ]

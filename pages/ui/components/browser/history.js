@@ -1,5 +1,6 @@
 // Adds at most one entry to the browser's history for each action of the user. Streamlit adds one for each parameter
-// that a page writes as it opens, so that Back would lead from a page to the same page.
+// that a page writes as it opens, so that Back would lead from a page to the same page. Another page is shown from its
+// top.
 function addOneEntryPerAction() {
   const push = history.pushState.bind(history);
   let hasActed = false; // since the last entry
@@ -7,6 +8,8 @@ function addOneEntryPerAction() {
   for (const type of ["pointerdown", "click", "keydown", "change", "drop"]) addEventListener(type, act, true);
   addEventListener("popstate", () => { hasActed = false; }, true);
   history.pushState = (...entry) => {
+    const { pathname } = new URL(entry[2] ?? "", location.href);
+    if (pathname !== location.pathname) document.querySelector("[data-testid=stMain]")?.scrollTo(0, 0);
     (hasActed ? push : history.replaceState.bind(history))(...entry);
     hasActed = false;
   };
