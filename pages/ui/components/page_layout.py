@@ -45,7 +45,8 @@ STYLE = (
     "[data-testid='stStatusWidget'] button { display: none; }"  # Stop: of the page's script, not of a run
     "h1 .stMarkdownColoredText"
     " { font-size: 1.125rem; font-weight: 400; padding-left: 0.5rem; color: light-dark(#59606B, #A3A9B2) !important; }"
-    "@media (min-width: 1100px) { .st-key-train-plan"  # stays visible while the form next to it is scrolled
+    # The plan of a new run stays visible while the form next to it is scrolled.
+    "@media (min-width: 1100px) { [data-testid='stLayoutWrapper']:has(> .st-key-train-plan)"
     " { position: sticky; top: 3.75rem; max-height: calc(100vh - 9rem); overflow-y: auto; } }"
     "@media (max-width: 640px) { [data-testid='stVegaLiteChart'] { max-width: 100%; overflow-x: auto; } }"
     "@media (max-width: 640px) { .st-key-lessons-cards [role='radiogroup'] { flex-wrap: nowrap; overflow-x: auto; }"
