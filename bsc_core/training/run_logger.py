@@ -56,11 +56,11 @@ class RunLogger(Callback):
         self.trackers.finish()
 
     def say(self, message: str) -> None:
-        """Set the status message and print it to the run's log."""
+        """Set the status message and print it with the local time to the run's log."""
         if not self.distributed.is_main:
             return
         self.run.update_status(message=message)
-        print(printable(message), file=sys.stderr, flush=True)  # noqa: T201  (the run's log)
+        print(f"{time.strftime('%H:%M:%S')} {printable(message)}", file=sys.stderr, flush=True)  # noqa: T201  (the run's log)
 
     def encoding(self, done: int, total: int) -> None:
         """Report the progress of encoding `total` texts."""
