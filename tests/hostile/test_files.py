@@ -395,6 +395,14 @@ CASES: dict[str, tuple[Make, str]] = {
         "keep the columns of texts, labels and ids",
     ),
     "different_keys.jsonl": (json_lines(*({f"c{row % 1_000}": "a"} for row in range(1_900))), "1900 rows, 0 rejected"),
+    "lines_in_quotes.csv.gz": (
+        gzipped(b"query,document\n" + b'"%s",b\n' % (b"\n" * 4_000_000)),
+        "keep the columns of texts, labels and ids",
+    ),
+    "deep_surrogate.jsonl": (  # how deep a value is read depends on the calls around
+        content(b'{"a": ' + b"[" * 987 + b'"\\ud83d\\ude00"' + b"]" * 987 + b'}\n{"a": "b"}\n'),
+        " rows, ",
+    ),
     "rows_of_one_cell.csv.gz": (
         gzipped(b"a\n" + b"%x\n" % random.Random(0).getrandbits(400_000) + b"1\n" * 1_500_000),
         "keep the columns of texts, labels and ids",

@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 CHUNK_ROWS = 65_536
 MIN_ROW_CELLS = 2
 """Cells that a row counts as at least: its line number and its place in the lists need memory as well."""
+LINES_PER_CHECK = 4096
+"""Lines inside of rows after which their number is checked again."""
 ROWS_PER_CHECK = 256
 """Rows after which the number of cells is checked again."""
 MISSING_CELLS = 8
@@ -278,7 +280,7 @@ def _delimited_chunks(
     lines: Iterable[str], source: Source, columns: Sequence[str] | None, rows: int, sizes: Sizes
 ) -> Iterator[Table]:
     lines, delimiter = _with_delimiter(lines, DELIMITERS[source.format])
-    parsed = _delimited_rows(lines, source.name, delimiter)
+    parsed = _delimited_rows(lines, source, delimiter)
     separator = "" if delimiter == DELIMITERS[source.format] else SEPARATOR_NAMES[delimiter]
     names = next(parsed, None)
     if names is None:
@@ -493,11 +495,11 @@ class _CheckedStream(io.BufferedIOBase):
         return block
 
 
-def _delimited_rows(lines: Iterable[str], source: str, delimiter: str) -> Iterator[Any]:
+def _delimited_rows(lines: Iterable[str], file: Source, delimiter: str) -> Iterator[Any]:
     """Yield the names in the header, then each row with its first line, or its rejection; nothing for an empty text."""
     csv.field_size_limit(limit := _max_line())
-    of_row: list[str] = []  # the lines of the present row
-    reader = csv.reader(_recorded(lines, of_row, limit), delimiter=delimiter, strict=True)
+    source, of_row = file.name, list[str]()  # the lines of the present row
+    reader = csv.reader(_recorded(lines, of_row, limit, file), delimiter=delimiter, strict=True)
     start = 1
     names: tuple[str, ...] = ()
     blank = 0
@@ -555,15 +557,19 @@ def _column_count(header: str, delimiter: str) -> int:
         return 0
 
 
-def _recorded(lines: Iterable[str], record: list[str], limit: int) -> Iterator[str]:
+def _recorded(lines: Iterable[str], record: list[str], limit: int, file: Source) -> Iterator[str]:
     """Yield the lines, and append each one to a list before.
 
     Raises:
         csv.Error: The list, which the caller clears after each row, has more than `limit` characters.
+        FileFormatError: Rows have too many lines after their first, which count as cells.
     """
-    size = 0
+    size = inside = 0
     for line in lines:
         size = len(line) + (size if record else 0)
+        inside += bool(record)
+        if inside % LINES_PER_CHECK == LINES_PER_CHECK - 1:
+            check_cells(inside, file.path.stat().st_size, file.name)
         record.append(line)
         if size > limit:
             raise csv.Error("row larger than the limit")
@@ -616,11 +622,11 @@ def _json_rows(lines: Iterable[str], source: Source, names: set[str]) -> Iterato
         if not is_object:
             yield Rejection(number, "", "is not a JSON object")
             continue
+        if is_nested:  # lists and objects would need much memory
+            value = {name: () if isinstance(cell, list | dict) else cell for name, cell in value.items()}
         if "\\" in line and SURROGATE in line.lower() and not _is_unicode(value):
             yield Rejection(number, "", "the text contains an unpaired surrogate, which is not Unicode")
             continue
-        if is_nested:  # lists and objects would need much memory
-            value = {name: () if isinstance(cell, list | dict) else cell for name, cell in value.items()}
         if not value.keys() <= names:
             names.update(value)
             check_column_count(len(names), source.name)
