@@ -1,6 +1,7 @@
 """Controls of the Batches page, and the button that trains with a plan."""
 
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -19,30 +20,13 @@ from pages.ui.batches.plans import RUN_PLANS, PlanRequest
 from pages.ui.batches.source import BatchSource
 from pages.ui.components import page_layout, url
 from pages.ui.components.glossary import TERMS, help_text
+from pages.ui.new_run.config_summary import SOURCES, batching_fields
 
 ORDER = (
     *("random", "sequential", "nearest", "words", "clusters", "neighbors", "premises"),
     *("communities", "cuthill_mckee"),
 )
 MAX_BATCH_SIZE = 2048
-GROUPED = {"nearest", "words", "clusters", "neighbors"}
-GRAPH = {"communities", "cuthill_mckee"}
-VECTOR_SEARCH = {"nearest", "neighbors", *GRAPH}
-USED_BY: dict[str, set[str]] = {
-    "group_by": GROUPED,
-    "neighbors": {"nearest"},
-    "distinct_texts": {"nearest"},
-    "easy_first": {"nearest"},
-    "shingle_size": {"words", "neighbors"},
-    "stop_count": {"words"},
-    "shingle_neighbors": {"neighbors"},
-    "clusters": {"clusters"},
-    "graph_neighbors": GRAPH,
-    "skip_ranks": {"communities"},
-    "metric": VECTOR_SEARCH | {"clusters"},
-    "search": VECTOR_SEARCH,
-}
-"""Strategies that use a setting; every strategy uses the settings that are not listed."""
 LIMITS = {
     "neighbors": (1, 5000),
     "shingle_size": (1, 16),
@@ -52,8 +36,8 @@ LIMITS = {
     "graph_neighbors": (1, 1000),
     "skip_ranks": (0, 1000),
 }
-SOURCES = ("single_source", "mixing", "mixing_temperature")
-"""Settings for rows of several files."""
+ELSEWHERE = {"strategy", "group_size", "refresh", "refresh_epochs"}
+"""Settings with a control of their own, and those that no plan of a single epoch has."""
 NEEDS: dict[str, tuple[str, object]] = {
     "mixing": ("single_source", True),
     "mixing_temperature": ("mixing", "temperature"),
@@ -174,7 +158,7 @@ def _select_strategies(source: BatchSource, strategy: str) -> list[str]:
 
 
 def _config(name: str, group_size: int, more: dict[str, Any]) -> BatchingConfig:
-    used = {field: value for field, value in more.items() if field not in USED_BY or name in USED_BY[field]}
+    used = {field: value for field, value in more.items() if field in chain(*batching_fields(name))}
     return BatchingConfig.model_validate({"strategy": name, "group_size": group_size, **used})
 
 
@@ -191,9 +175,10 @@ def _more_settings(default: BatchingConfig, names: set[str], pairs: PairDataset)
     clusters = cluster_count(default.clusters, len(pairs.distinct_queries))
     values = dict[str, Any]()
     several = pairs.source is not None and len(np.unique(pairs.source)) > 1
-    for name in [*USED_BY, "keep_groups", "no_duplicates", *(SOURCES if several else ())]:
+    used = {field for strategy in names for field in chain(*batching_fields(strategy))} - ELSEWHERE
+    for name in BatchingConfig.model_fields:
         needed = NEEDS.get(name)
-        if not names & USED_BY.get(name, names) or (needed and values.get(needed[0]) != needed[1]):
+        if name not in used or (name in SOURCES and not several) or (needed and values.get(needed[0]) != needed[1]):
             continue
         field, value, key = BatchingConfig.model_fields[name], getattr(default, name), f"batches.{name}"
         title, about = str(field.title), field.description

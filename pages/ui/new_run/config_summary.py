@@ -53,7 +53,7 @@ BATCHING = {  # strategy: fields shown first, fields under More
     "nearest": (("group_size", "group_by", "metric"), ("neighbors", "search", "distinct_texts", "easy_first")),
     "words": (("group_size", "group_by", "shingle_size"), ("stop_count",)),
     "clusters": (("group_size", "group_by", "clusters"), ("metric",)),
-    "neighbors": (("group_size", "group_by", "shingle_size"), ("shingle_neighbors", "metric")),
+    "neighbors": (("group_size", "group_by", "shingle_size"), ("shingle_neighbors", "metric", "search")),
     "communities": (("group_size", "graph_neighbors", "skip_ranks"), ("metric", "search")),
     "cuthill_mckee": (("graph_neighbors", "metric"), ("search",)),
 }
