@@ -9,7 +9,7 @@ from pages.ui.components import display, page_layout, url
 TAB, TABS = "batches.section", ("Hardness", "One batch", "Triage")
 PARAMETERS = (
     TAB,
-    *(PART, batch_view.BATCH, batch_view.PIN, batch_view.TAB, triage.SCOPE),
+    *(PART, batch_view.BATCH, batch_view.PIN, batch_view.TAB, batch_view.MASK, batch_view.MARGIN, triage.SCOPE),
     *(*plan_controls.PARAMETERS, *plan_figures.PARAMETERS),
 )
 
@@ -34,7 +34,8 @@ with hardness_tab:
 with batch_tab:
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         strategy = plan_controls.select_strategy(list(stats))
-        batch = batch_view.select_batch(strategy, stats[strategy], pairs, vectors, source)
+        mask = batch_view.select_mask(source)
+        batch = batch_view.select_batch(strategy, stats[strategy], pairs, vectors, source, mask)
     left, right = display.columns(2)
     with left:
         batch_view.draw_matrix(batch)
@@ -45,4 +46,4 @@ with batch_tab:
 with triage_tab:
     triage.draw(batch, source, stats[strategy])
 
-plan_controls.draw_train_button(settings, strategy, source)
+plan_controls.draw_train_button(settings, strategy, source, mask)

@@ -14,6 +14,7 @@ POSITIVE = "#009E73"
 HARD_NEGATIVE = "#D55E00"
 FALSE_NEGATIVE = "#CC79A7"
 MARKED_FALSE_NEGATIVE = "#A34E86"  # marked by the user; darker than a likely false negative
+MASKED = "#3C7DB8"  # removed by a mask
 REFERENCE = "#8A8F98"
 ON_DARK, ON_LIGHT = "#FFFFFF", "#26323D"  # numbers in cells, which have no outline in the color of the page
 SKY, OLIVE = "#3596CF", "#9A8400"  # have no meaning

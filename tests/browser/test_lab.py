@@ -237,6 +237,27 @@ def test_the_label_of_a_cell_contains_its_marks(visit) -> None:
     assert "; removed by the false-negative mask" in label(row, column)
 
 
+def test_a_row_that_is_labeled_negative_has_no_term_in_the_loss_and_no_false_negative(visit) -> None:
+    explanation = "the pair of this row is labeled negative, so the row has no term in the loss"
+    copies = visit.page.locator(".panel.probability .cell.copy")
+    for symmetric in ("0", "1"):
+        visit.open("learn", preset="near_misses", symmetric=symmetric)
+        board, card = visit.page.locator(".board"), visit.page.locator(".card")
+        expect(board.locator(".panel.gradient .cell").last).to_have_attribute("aria-label", SOME_NUMBER)
+        expect(copies).to_have_count(0)
+        expect(visit.page.locator(".marks")).to_contain_text("negative pair")
+        expect(visit.page.locator(".marks")).not_to_contain_text("false negative")
+        board.locator(".panel.gradient .cell[data-cell='1,1']").hover()
+        expect(card).to_contain_text(f"{explanation}; nor has the column" if symmetric == "1" else explanation)
+        board.locator(".panel.gradient .cell[data-cell='1,0']").hover()  # the right answer of the same question
+        expect(card).to_contain_text("∂L/∂s = ½ · (" if symmetric == "1" else explanation)
+    board.get_by_role("button", name="Show the probabilities for each document").click()
+    batch = preset_batch("near_misses")
+    repeated = (batch.query_ids[:, None] == batch.query_ids) & ~np.eye(len(batch), dtype=bool)
+    expect(copies).to_have_count(int(repeated[:, batch.labels > 0.5].sum()))  # the questions of a right answer
+    expect(visit.page.locator(".marks")).to_contain_text("repeated text: false negative")
+
+
 def test_cells_without_numbers_show_the_sign_of_the_gradient(visit) -> None:
     visit.open("learn", source="circle", pairs="12", temperature="0.3")
     board = visit.page.locator(".board")

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import base64
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from bsc_core.config import BSCLossConfig
 from bsc_core.figures import theme
 from bsc_core.figures.batches import similarity, softmax
+from bsc_core.losses.explain import explain
 
 
 @pytest.fixture
@@ -42,6 +45,34 @@ def test_each_cell_has_its_kind(cells: similarity.Cells) -> None:
     assert kinds[0, 3] == similarity.LABELED_NEGATIVE
     assert kinds[2, 1] == similarity.NEGATIVE
     assert [kinds[i, i] for i in range(4)] == [similarity.POSITIVE] * 3 + [similarity.NEGATIVE_PAIR]
+
+
+@pytest.mark.parametrize("relative", [False, True])
+@pytest.mark.parametrize("margin", [-0.1, 0.0, 0.15])
+def test_the_mask_of_the_matrix_is_that_of_the_loss(margin: float, relative: bool) -> None:
+    generator = np.random.default_rng(0)
+    queries, documents = (
+        vectors / np.linalg.norm(vectors, axis=1, keepdims=True) for vectors in generator.normal(size=(2, 12, 4))
+    )
+    config = BSCLossConfig(
+        mask="self", mask_margin=margin, mask_margin_kind="relative" if relative else "absolute", symmetric=False
+    )
+    expected = explain(queries, documents, config=config).row_masked
+    none = np.zeros((12, 12), dtype=bool)
+    cells = similarity.Cells(
+        *(queries @ documents.T, np.arange(12), np.arange(12), np.ones(12, dtype=bool), none, none),
+        mask=similarity.FalseNegativeMask(margin, relative),
+    )
+    assert ((cells.kinds() == similarity.MASKED) == expected).all()
+    assert 0 < expected.sum() < 132
+
+
+def test_a_mask_removes_no_labeled_negative_and_no_cell_of_a_negative_pair(cells: similarity.Cells) -> None:
+    kinds = replace(cells, mask=similarity.FalseNegativeMask(2.0)).kinds()
+    assert kinds[0, 3] == similarity.LABELED_NEGATIVE
+    assert kinds[1, 2] == similarity.COLLISION
+    assert similarity.MASKED not in kinds[3]
+    assert (kinds == similarity.MASKED).sum() == 7
 
 
 def test_a_row_labeled_negative_has_no_closer_negatives(cells: similarity.Cells) -> None:

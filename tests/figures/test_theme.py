@@ -23,7 +23,13 @@ def luminance(color: str) -> float:
 
 def test_every_mark_has_a_contrast_of_three_in_both_themes() -> None:
     for background in (luminance("#FFFFFF"), luminance("#12171D")):
-        for color in (*theme.RUNS, *theme.CATEGORIES, theme.MARKED_FALSE_NEGATIVE, *theme.VERDICTS.values()):
+        for color in (
+            *theme.RUNS,
+            *theme.CATEGORIES,
+            theme.MARKED_FALSE_NEGATIVE,
+            theme.MASKED,
+            *theme.VERDICTS.values(),
+        ):
             light, dark = sorted((luminance(color) + 0.05, background + 0.05), reverse=True)
             assert light / dark >= 3, color
 

@@ -473,6 +473,10 @@ CASES: dict[str, tuple[Make, str]] = {
         gzipped(b'{"query": [' + NESTED * 20 + b'[]], "query": "a", "document": "b"}\n', 5),
         "keep the columns of texts, labels and ids",
     ),
+    "many_lists.jsonl": (
+        content(b'{"query": [' + b"[]," * 1_000_001 + b'[]], "document": "b"}\n{"query": "a", "document": "b"}\n'),
+        "1 rows, 1 rejected",
+    ),
     "nested_in_text.jsonl": (json_lines({"query": "[[a], {b}]", "document": "{c}"}), "1 rows, 0 rejected"),
     "nested_rejected.jsonl.gz": (
         gzipped(b'{"query": "a", "document": "b"}\n' + (b"[" + b"[],{}," * 100_000 + b"1]\n") * 12),

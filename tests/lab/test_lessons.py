@@ -62,6 +62,7 @@ from bsc_core.lab.presets import preset_batch, rows_batch, sample_rows, thumbnai
 from bsc_core.lab.settings import LabSettings, explain_batch
 from bsc_core.lab.toy_training import train_points
 from bsc_core.paths import sample_data_folder
+from bsc_core.reproduction.findings import read_findings
 
 SENTENCES = ("claim", "move", "question", "answer", "practice")
 
@@ -103,6 +104,15 @@ def test_every_number_of_a_lesson_is_computed_and_used(slug: str) -> None:
     assert 0 <= lesson.correct < len(lesson.options)
     wrong = [bool(reply) for reply in lesson.replies]  # one reply for each wrong option
     assert wrong == [number != lesson.correct for number in range(len(lesson.options))]
+
+
+@pytest.mark.parametrize("slug", LESSONS)
+def test_no_statement_of_a_quoted_claim_has_another_result_than_the_lesson_says(slug: str) -> None:
+    for entry in LESSONS[slug].findings:
+        name, *statement = entry.split(": ", 2)
+        finding = read_findings()[name]
+        others = {one["verdict"] for one in finding["statements"] if not one["informational"]} - {finding["verdict"]}
+        assert statement or others <= {"inconclusive"}, f"quote a statement of {name}"
 
 
 @pytest.mark.parametrize("slug", LESSONS)
@@ -173,6 +183,13 @@ def test_length_wins_without_normalization_and_does_not_with_it() -> None:
     assert int(facts["raw_right"]) < int(facts["unit_right"])
     assert int(facts["range_takes"]) == int(facts["pairs"]) > int(facts["unit_takes"])
     assert float(facts["range_lead"]) > 100 * float(facts["unit_lead"])
+    assert 100 * float(facts["unit_lead"]) < float(facts["plain_lead"]) < float(facts["range_lead"]) / 2
+    batches = [preset_batch(name) for name in ("confusable", "stretched")]
+    others = np.arange(len(batches[0])) != int(facts["longer"]) - 1
+    np.testing.assert_array_equal(*(batch.documents[others] for batch in batches))
+    np.testing.assert_array_equal(*(batch.queries for batch in batches))
+    plain = explain_batch(batches[0], normalization="range_columns").rows
+    assert plain.max(axis=1).min() > 0.9
     by_column = explain_batch(preset_batch("stretched"), normalization="l2_columns").rows.argmax(axis=1)
     assert 0 < (by_column == int(facts["longer"]) - 1).sum() < int(facts["pairs"])
     alone = explain_batch(preset_batch("stretched"), normalization="range_columns", temperature=1.0).rows
@@ -268,8 +285,17 @@ def test_batch_softmax_alone_fits_the_grades_worse_than_the_sum_for_every_seed()
         assert np.square(one.cosines - grades)[trained].mean() == pytest.approx(one.error)
     held_out = {mu: [result.spearman for result in graded_results(mu, held_out=True)] for mu in MUS}
     assert all(np.mean(values) < 0 and max(values) < 0.1 for values in held_out.values())
-    untrained = graded_results(None)
+    untrained = graded_results(None, held_out=True)
     assert len({result.spearman for result in untrained}) == 1  # the map is the identity
+
+
+def test_the_untrained_encoder_is_evaluated_on_the_rows_of_the_trained_ones() -> None:
+    for untrained, trained in zip(graded_results(None), graded_results(1.0), strict=True):
+        np.testing.assert_array_equal(np.isnan(untrained.cosines), np.isnan(trained.cosines))
+    for before, after in zip(class_results(None), class_results(SUM), strict=True):
+        np.testing.assert_array_equal(before.classes, after.classes)
+    for first, second in zip(question_results(matryoshka=None), question_results(matryoshka=True), strict=True):
+        assert first.gaps.shape == second.gaps.shape
 
 
 def test_training_and_held_out_rows_share_no_query() -> None:
@@ -375,6 +401,8 @@ def test_a_narrow_margin_saves_false_negatives_and_a_wide_one_removes_most_hard_
     assert 0 < int(facts["narrow_false"]) < int(facts["wide_false"]) < int(facts["false"])
     assert 0 < int(facts["narrow_wrong"]) < int(facts["wide_wrong"])
     assert int(facts["wide_hard"]) > len(masked_batch()) / 2
+    pairs = int(facts["queries"])
+    assert int(facts["wrong"]) + int(facts["false"]) == pairs * (pairs - 1)
     assert removed_gradient(WIDE) > 0.5 > 2 * int(facts["wide_wrong"]) / int(facts["wrong"])
 
 
@@ -436,9 +464,30 @@ def test_a_prior_ends_the_gradient_of_the_most_probable_positives_first() -> Non
     assert 0 < low < high == len(softmax)
 
 
+def test_a_gradient_on_a_negative_is_its_term_divided_by_a_product_that_a_higher_prior_makes_smaller() -> None:
+    batch, tau = preset_batch("easy"), LabSettings().temperature
+    wrong = replace(batch, documents=np.roll(batch.documents, 1, axis=0))  # the positives are less similar
+    for one, denominators_rise in ((batch, False), (wrong, True)):
+        terms = np.exp(explain_batch(one).similarity / tau)
+        positive = np.diag(terms)
+        count, sums = len(one) - 1, terms.sum(axis=1) - positive
+        products, denominators = [], []
+        for prior in PRIORS:
+            rest = (sums / count - prior * positive) / (1 - prior)
+            above = rest > np.exp(-1 / tau)
+            denominators.append(np.where(above, positive + count * rest, np.nan))
+            products.append((1 - prior) * denominators[-1])
+            gradient = explain_batch(one, debiased_prior=prior, symmetric=False).gradient * len(one) * tau
+            negatives = ~np.eye(len(one), dtype=bool) & above[:, None]
+            np.testing.assert_allclose(gradient[negatives], (terms / products[-1][:, None])[negatives])
+        changes = [np.diff(values, axis=0) for values in (products, denominators)]
+        assert np.nanmax(changes[0]) < 0
+        assert (np.nanmax(changes[1]) > 0) == denominators_rise
+
+
 def test_decoupled_pulls_every_positive_equally_and_the_softmax_by_its_missing_probability() -> None:
     explained = explain_batch(preset_batch("easy"), symmetric=False)
-    np.testing.assert_allclose(pulls(0.0)[0], 1 - np.diag(explained.rows))
+    np.testing.assert_allclose(pulls(0.0), 2 * [1 - np.diag(explained.rows)])
     np.testing.assert_allclose(pulls(0.0, decoupled=True), 1)
     positive, negative = pulls(PRIOR_PAIR[1], decoupled=True)
     np.testing.assert_allclose(positive, 1)

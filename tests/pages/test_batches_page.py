@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -176,6 +177,29 @@ def test_the_plan_fills_the_new_run_form(dataset: str, tiny_encoder: Path) -> No
     assert app.title[0].value.startswith("New run ")
     [changed] = [one.value for one in app.caption if one.value.startswith("Changed from the preset: ")]
     assert "Group size = 4" in changed
+
+
+def test_a_mask_is_shown_in_the_batch_and_used_by_the_run(dataset: str, tiny_encoder: Path) -> None:
+    app = open_page_in_app("batches", dataset=dataset, encoder=str(tiny_encoder))
+    [before] = re.findall(r"(\d+) negatives? closer than the positive, ", titles(app))
+    assert similarity.MASKED not in titles(app)
+    app.segmented_control(key="batches.mask").set_value("relative").run()
+    app.number_input(key="batches.mask_margin").set_value(1.5).run()
+    [(closer, masked)] = re.findall(
+        rf"(\d+) negatives? closer than the positive, (\d+) {similarity.MASKED}", titles(app)
+    )
+    assert 0 < int(before) - int(closer) < int(masked)  # what remains is labeled negative
+    app.button(key="batches.train").click().run()
+    sent = app.session_state["sent_settings"]["loss"]
+    assert {name: sent[name] for name in sent if "mask" in name} == {
+        "mask": "self",
+        "mask_margin": 1.5,
+        "mask_margin_kind": "relative",
+    }
+
+
+def titles(app: AppTest) -> str:
+    return "\n".join(str(element.value) for element in (*app.markdown, *app.caption, *app.text))
 
 
 def test_the_plan_at_first_is_that_of_the_preset(dataset: str, tiny_encoder: Path) -> None:

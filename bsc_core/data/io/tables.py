@@ -60,6 +60,7 @@ SEPARATOR_NAMES = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
 HEAD_BYTES = 4096
 MAX_REJECTED = 100_000  # rows of a file, if they are most of its rows
 MAX_BLANK = 1_000_000  # empty lines of a file, if they are most of its lines
+MAX_OPENED = 1_000_000  # lists and objects in a line of JSON
 MAX_DIGITS = 100  # of a whole number in JSON; the time of reading it grows with their square
 SURROGATE = "\\ud"  # start of the escape sequence of a surrogate
 GZIP_ERRORS = (gzip.BadGzipFile, EOFError, zlib.error)
@@ -609,7 +610,13 @@ def _json_rows(lines: Iterable[str], source: Source, names: set[str]) -> Iterato
             _check_blank(blank, number - blank, source.name)
             continue
         nested.clear()
-        has_brackets = line.count("{") > 1 or "[" in line
+        opened = line.count("{") + line.count("[")
+        has_brackets = opened > line.startswith("{")
+        if opened > MAX_OPENED:  # nothing else runs while the decoder reads a line
+            parts += sum(map(line.count, ",[{"))
+            check_cells(parts, source.path.stat().st_size, source.name)
+            yield Rejection(number, "", f"has more than {MAX_OPENED:,} lists and objects")
+            continue
         try:
             value = (with_lists if has_brackets else JSON).decode(line)
         except (ValueError, RecursionError):

@@ -20,12 +20,14 @@ NEGATIVE = "in-batch negative"
 LABELED_NEGATIVE = "labeled negative"
 CLOSER = "closer than the positive"
 COLLISION = "collision"
+MASKED = "removed by the mask"
 MARKED = "marked as false negative"
-KINDS = (NEGATIVE, LABELED_NEGATIVE, POSITIVE, NEGATIVE_PAIR, CLOSER, COLLISION, MARKED)
+KINDS = (NEGATIVE, LABELED_NEGATIVE, POSITIVE, NEGATIVE_PAIR, CLOSER, MASKED, COLLISION, MARKED)
 KIND_COLORS = {
     POSITIVE: theme.POSITIVE,
     NEGATIVE_PAIR: theme.REFERENCE,
     CLOSER: theme.HARD_NEGATIVE,
+    MASKED: theme.MASKED,
     COLLISION: theme.FALSE_NEGATIVE,
     MARKED: theme.MARKED_FALSE_NEGATIVE,
 }
@@ -33,10 +35,32 @@ KIND_SHAPES = {
     POSITIVE: "circle",
     NEGATIVE_PAIR: "circle",
     CLOSER: "triangle-up",
+    MASKED: "line",
     COLLISION: "cross",
     MARKED: "diamond",
 }
 CANVAS_TEXT_LENGTH = 160
+TIE = 1e-6
+"""Cosines this close above the limit of a mask count as equal to it, as in the loss."""
+
+
+@dataclass(frozen=True)
+class FalseNegativeMask:
+    """A mask of likely false negatives, with the encoder of the vectors as judge.
+
+    Attributes:
+        margin: How far below the cosine of the positive the limit is.
+        relative: Whether the margin is a share of that cosine.
+    """
+
+    margin: float = 0.0
+    relative: bool = False
+
+    def removes(self, cosines: NDArray[np.float32]) -> Mask:
+        """Return which cells are above the limit, (B, B); cosines: (B, B), those of the positives on the diagonal."""
+        positive = np.diag(cosines)[:, None]
+        removed: Mask = cosines > positive - self.margin * (np.abs(positive) if self.relative else 1.0) + TIE
+        return removed
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +75,7 @@ class Cells:
         collisions: (B, B) off-diagonal pairs that are positives according to the data.
         negatives: (B, B) pairs that are labeled negative.
         marked: (B, B) pairs that the user marked as false negatives; None for none.
+        mask: Mask of likely false negatives; None for none.
     """
 
     similarity: NDArray[np.float32]
@@ -60,12 +85,15 @@ class Cells:
     collisions: Mask
     negatives: Mask
     marked: Mask | None = None
+    mask: FalseNegativeMask | None = None
 
     def kinds(self) -> NDArray[np.str_]:
         """Return the kind of each cell (B, B); later checks override earlier ones."""
         closer = (self.similarity > np.diag(self.similarity)[:, None]) & self.positive[:, None]
         kinds = np.where(self.negatives, LABELED_NEGATIVE, NEGATIVE).astype("<U40")
         kinds[closer] = CLOSER
+        if self.mask is not None:
+            kinds[self.mask.removes(self.similarity) & self.positive[:, None] & ~self.negatives] = MASKED
         kinds[self.collisions] = COLLISION
         if self.marked is not None:
             kinds[self.marked] = MARKED

@@ -25,7 +25,7 @@ class Lesson:
     correct: index of the right option. replies: for each option, why it is wrong; empty for the right one. terms: names
     of the glossary. link: URL parameters that open the same batch in the loss lab; empty where it lacks the control.
     figure_after_guess: whether the figure shows the answer. findings: the claims on the Findings page that test on real
-    data what the lesson explains, such as `scl_mix`, or a statement of a claim on two arms with a sentence, such as
+    data what the lesson explains, such as `losses_pfcc`, or a statement of a claim on two arms with a sentence, such as
     `margins: triplet_5 triplet_10: Both are equally good.`.
     """
 

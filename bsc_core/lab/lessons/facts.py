@@ -111,12 +111,17 @@ def temperature_facts() -> Facts:
 
 
 def normalization_facts() -> Facts:
-    """Count which documents rank first with and without normalization, and by how much their scores lead."""
+    """Count which documents rank first with and without normalization, and by how much their scores lead.
+
+    plain_lead: the lead by range if no document is longer than the others.
+    """
     batch = preset_batch("stretched")
     raw, unit = explain_batch(batch, normalization="none"), explain_batch(batch)
     by_range = explain_batch(batch, normalization="range_columns", temperature=1.0)
     positives = np.arange(len(batch))
-    scores = {"unit_lead": explain_batch(batch, temperature=1.0).logits, "range_lead": by_range.logits}
+    plain = explain_batch(preset_batch("confusable"), normalization="range_columns", temperature=1.0)
+    unscaled = explain_batch(batch, temperature=1.0)
+    scores = {"unit_lead": unscaled.logits, "range_lead": by_range.logits, "plain_lead": plain.logits}
     leads = {name: np.diff(np.sort(rows, axis=1)[:, -2:]).mean() for name, rows in scores.items()}
     return {
         "dimensions": str(batch.documents.shape[1]),

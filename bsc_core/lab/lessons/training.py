@@ -87,7 +87,7 @@ class _Map:
 
     weights: Numbers  # (D, D)
     loss: nn.Module  # with its head
-    rows: NDArray[np.intp]  # rows that it was trained on
+    rows: NDArray[np.intp]  # rows that it was trained on, or without steps would be
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +102,7 @@ def graded_results(mu: float | None, *, held_out: bool = False) -> tuple[GradedR
     """Return the results of maps trained with mu * BSC + (1 - mu) * MSE, one for each seed.
 
     Args:
-        mu: One of MUS; 0 and 1 are the losses alone; None is untrained.
+        mu: One of MUS; 0 and 1 are the losses alone; None is untrained, evaluated on the same rows.
         held_out: Evaluate on rows of other questions instead of those that the map was trained on.
     """
     return _stored_results(GradedResult, _key("grades", mu, held_out))
@@ -112,7 +112,8 @@ def question_results(*, matryoshka: bool | None, held_out: bool = False) -> tupl
     """Return the results of maps trained with BSC, one for each seed, that rank the documents with cut vectors.
 
     Args:
-        matryoshka: Whether to train with the sum of the losses of the first DIMENSIONS; None is untrained.
+        matryoshka: Whether to train with the sum of the losses of the first DIMENSIONS; None is untrained, evaluated on
+            the same rows.
         held_out: Rank the documents of other questions instead of those that the map was trained on.
     """
     return _stored_results(CutResult, _key("questions", matryoshka, held_out))
@@ -122,7 +123,7 @@ def class_results(mix: float | None, *, held_out: bool = False) -> tuple[ClassRe
     """Return the results of maps trained with (1 - mix) * cross-entropy + mix * SCL, one for each seed.
 
     Args:
-        mix: One of MIXES; None is untrained.
+        mix: One of MIXES; None is untrained, evaluated on the same rows.
         held_out: Evaluate on rows of other premises instead of those that the map was trained on.
     """
     return _stored_results(ClassResult, _key("classes", mix, held_out))
@@ -259,7 +260,7 @@ def _class_maps(mix: float | None) -> tuple[_Map, ...]:
 
 
 def _trained_maps(name: str, config: LossConfig, steps: int) -> tuple[_Map, ...]:
-    """Return for each seed a map, trained on most rows of a lesson; without steps, all rows count as its rows."""
+    """Return for each seed a map, trained on most rows of a lesson; without steps, it is the identity."""
     import torch
 
     from bsc_core.losses import build_loss
@@ -268,7 +269,7 @@ def _trained_maps(name: str, config: LossConfig, steps: int) -> tuple[_Map, ...]
     queries, maps = np.unique(dataset.query), []
     for seed in range(SEEDS):
         kept = np.random.default_rng(seed).permutation(queries)[: round(KEPT_SHARE * len(queries))]
-        rows = np.flatnonzero(np.isin(dataset.query, kept)) if steps else np.arange(len(dataset))
+        rows = np.flatnonzero(np.isin(dataset.query, kept))
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             loss = build_loss(config, dimensions=vectors.shape[1])

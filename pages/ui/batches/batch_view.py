@@ -26,6 +26,7 @@ from pages.ui.components.browser.mount import matrix_canvas
 BATCH = "batches.batch"  # parameter of the URL and key of the box, from 1; the hardest batch if there is none
 PIN = "batches.pin"  # parameter of the URL: the row of the query and that of the document, see `row_name`
 TAB, TABS = "batches.tab", ("Hardest negatives", "Likely false negatives", "Decisions")
+MASK, MARGIN, NO_MASK = "batches.mask", "batches.mask_margin", "none"  # parameters of the URL, and the first option
 MARKED = "batches.marked"  # session key: whether a pair was just marked
 WINDOW = 512
 """Maximum number of pairs in the matrix; a larger batch shows those around the pinned query."""
@@ -64,6 +65,7 @@ class BatchView:
     dataset: PairDataset
     vectors: np.ndarray  # (U, D) vectors of the texts
     pinned: PinnedPair
+    mask: similarity.FalseNegativeMask | None = None
 
     def text(self, side: str, row: int) -> str:
         """Return the text of a dataset row.
@@ -83,8 +85,33 @@ class BatchView:
         return position[self.pinned.query_row], position[self.pinned.document_row]
 
 
+def select_mask(source: BatchSource) -> similarity.FalseNegativeMask | None:
+    """Draw the mask of likely false negatives and its margin, at first those of the run; return the mask."""
+    loss = None if source.run is None else source.run.config().loss
+    kind = NO_MASK if getattr(loss, "mask", NO_MASK) == NO_MASK else loss.mask_margin_kind
+    kinds = (NO_MASK, "absolute", "relative")
+    about = (
+        "Shows which negatives the setting False-negative mask of the loss would remove, with the encoder of these "
+        "vectors as judge: those more similar to the query than its positive, minus a margin. The margin is absolute, "
+        "or relative to the cosine of the positive."
+    )
+    bound = url.bound(MASK, kinds)
+    kind = st.segmented_control("Mask", kinds, default=kind, required=True, help=about, **bound) or kind
+    if kind == NO_MASK:
+        return None
+    margin = getattr(loss, "mask_margin", 0.0)
+    bound = url.bound(MARGIN, limits=(-2, 2))
+    margin = st.number_input("Margin", -2.0, 2.0, margin, 0.05, width=140, **bound)
+    return similarity.FalseNegativeMask(float(margin), kind == "relative")
+
+
 def select_batch(
-    strategy: str, stats: PlanStats, dataset: PairDataset, vectors: np.ndarray, source: BatchSource
+    strategy: str,
+    stats: PlanStats,
+    dataset: PairDataset,
+    vectors: np.ndarray,
+    source: BatchSource,
+    mask: similarity.FalseNegativeMask | None = None,
 ) -> BatchView:
     """Draw the controls that step through the batches, by default the hardest; return the selected one."""
     last, hardest = len(stats.positions), stats.hardest_batch(dataset) + 1
@@ -108,7 +135,8 @@ def select_batch(
     )
     number = shown - 1
     rows, groups = plans.batch_by_group(stats, number)
-    return BatchView(strategy, number, rows, groups, dataset, vectors, _pinned_pair(rows, dataset, vectors, source))
+    pinned = _pinned_pair(rows, dataset, vectors, source)
+    return BatchView(strategy, number, rows, groups, dataset, vectors, pinned, mask)
 
 
 def _step_button(name: str, icon: str, about: str, by: int, last: int) -> None:
@@ -192,7 +220,7 @@ def draw_matrix(batch: BatchView) -> None:
     """Draw the similarity matrix; a click on a cell pins its pair."""
     first, last = _window(batch)
     rows = batch.rows[first:last]
-    cells = plans.batch_cells(rows, batch.groups[first:last], batch.dataset, batch.vectors)
+    cells = plans.batch_cells(rows, batch.groups[first:last], batch.dataset, batch.vectors, batch.mask)
     pin = batch.pin and (batch.pin[0] - first, batch.pin[1] - first)
     if pin and not (max(pin) < len(rows) and min(pin) >= 0):
         pin = (max(0, pin[0]), max(0, pin[0]))
@@ -262,9 +290,10 @@ def matrix_sentence(cells: similarity.Cells) -> str:
     number = counts[similarity.MARKED]
     marked = f", {formatting.plural(number, 'cell')} marked as false negative" if number else ""
     closer = formatting.plural(counts[similarity.CLOSER], "negative")
+    masked = f", {formatting.count(counts[similarity.MASKED])} {similarity.MASKED}" if cells.mask else ""
     return (
         f"{formatting.plural(len(cells.rows), 'pair')}, {counts[similarity.POSITIVE]} positive; "
-        f"{closer} closer than the positive, {_collisions(collides)}{marked}."
+        f"{closer} closer than the positive{masked}, {_collisions(collides)}{marked}."
     )
 
 
@@ -278,7 +307,7 @@ def draw_pinned_pair(batch: BatchView, source: BatchSource) -> None:
     """Draw the texts of the pinned pair, its cosine and label, and the button that marks it."""
     pair, dataset = batch.pinned, batch.pinned.dataset
     query, document = pair.query_row, pair.document_row
-    cells = _pair_cells(pair, batch.vectors)
+    cells = _pair_cells(pair, batch.vectors, batch.mask)
     is_positive = query == document
     kind = str(cells.kinds()[0, 0 if is_positive else 1])
     with st.container(border=True):
@@ -305,9 +334,11 @@ def draw_pinned_pair(batch: BatchView, source: BatchSource) -> None:
         st.caption("Click a cell to pin it.")
 
 
-def _pair_cells(pair: PinnedPair, vectors: np.ndarray) -> similarity.Cells:
+def _pair_cells(
+    pair: PinnedPair, vectors: np.ndarray, mask: similarity.FalseNegativeMask | None = None
+) -> similarity.Cells:
     rows = np.array([pair.query_row, pair.document_row])
-    return plans.batch_cells(rows, np.zeros(2, dtype=np.int32), pair.dataset, vectors)
+    return plans.batch_cells(rows, np.zeros(2, dtype=np.int32), pair.dataset, vectors, mask)
 
 
 def _label(dataset: PairDataset, query_row: int, document_row: int) -> str:

@@ -14,6 +14,7 @@ from bsc_core.config import BatchingConfig, BSCLossConfig, TrainingConfig
 from bsc_core.data import PairDataset
 from bsc_core.data.decisions import decided_rows
 from bsc_core.data.generation.negatives import with_negatives
+from bsc_core.figures.batches.similarity import FalseNegativeMask
 from bsc_core.presets.catalog import PRESETS, suggested
 from bsc_core.presets.suitable_losses import shape_of
 from pages.ui.batches.plans import RUN_PLANS, PlanRequest
@@ -205,8 +206,13 @@ def select_strategy(names: list[str]) -> str:
     return name or names[-1]
 
 
-def draw_train_button(settings: PlanSettings, strategy: str, source: BatchSource) -> None:
-    """Draw the button that opens the New run page with the settings of the plan and the encoder of its vectors."""
+def draw_train_button(
+    settings: PlanSettings, strategy: str, source: BatchSource, mask: FalseNegativeMask | None
+) -> None:
+    """Draw the button that opens the New run page with the settings of the plan and the encoder of its vectors.
+
+    The mask of the plan is that of the trained model.
+    """
     encoder = source.encoder if source.run is None else source.run.config().encoder
     sent = {
         "encoder": {"name": encoder.name},
@@ -214,6 +220,9 @@ def draw_train_button(settings: PlanSettings, strategy: str, source: BatchSource
         "training": {"batch_size": settings.batch_size, "seed": settings.seed},
         "loss": {"labeled_negatives": settings.labeled_negatives},
     }
+    if mask is not None:
+        kind = "relative" if mask.relative else "absolute"
+        sent["loss"] |= {"mask": "self", "mask_margin": mask.margin, "mask_margin_kind": kind}
     with page_layout.action_bar():
         page_layout.next_step_button("Train with this plan", "train", key="batches.train", settings=sent)
         order = f"Batch order: {strategy}, as selected in One batch, with this encoder."

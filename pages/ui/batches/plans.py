@@ -180,7 +180,13 @@ def load_vectors(source: BatchSource, pairs: PairDataset) -> np.ndarray:
     return vectors
 
 
-def batch_cells(rows: np.ndarray, groups: np.ndarray, dataset: PairDataset, vectors: np.ndarray) -> similarity.Cells:
+def batch_cells(
+    rows: np.ndarray,
+    groups: np.ndarray,
+    dataset: PairDataset,
+    vectors: np.ndarray,
+    mask: similarity.FalseNegativeMask | None = None,
+) -> similarity.Cells:
     """Return the similarity matrix of these rows, with what the data say about each cell."""
     known = KnownPairs(dataset)
     return similarity.Cells(
@@ -191,6 +197,7 @@ def batch_cells(rows: np.ndarray, groups: np.ndarray, dataset: PairDataset, vect
         known.collisions(rows),
         known.negative(rows),
         marked_cells(dataset, rows),
+        mask,
     )
 
 

@@ -15,12 +15,16 @@ OF_PAIRS = {"precision": "pair_precision", "recall": "pair_recall", "accuracy": 
 
 @dataclass(frozen=True)
 class Term:
-    """A term: its definition, equation and paper, and how released code (of a loss also this project) deviates."""
+    """A term: its definition, equation and paper, and how released code (of a loss also this project) deviates.
+
+    symbols: what the symbols of the equation mean.
+    """
 
     definition: str
     equation: str = ""
     paper: str = ""
     deviation: str = ""
+    symbols: str = ""
 
 
 _TEXTS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
@@ -36,7 +40,10 @@ def _terms(group: str) -> dict[str, Term]:
 
 METRIC_TERMS = _terms("metrics")
 TERMS = {
-    **{name: Term(_TEXTS["losses"][name], loss.equation, loss.paper, loss.deviation) for name, loss in CATALOG.items()},
+    **{
+        name: Term(_TEXTS["losses"][name], loss.equation, loss.paper, loss.deviation, _TEXTS["symbols"].get(name, ""))
+        for name, loss in CATALOG.items()
+    },
     **_terms("terms"),
     **METRIC_TERMS,
 }
@@ -45,12 +52,17 @@ TERMS = {
 def help_text(name: str) -> str:
     """Return a term as Markdown for the `help` of a widget."""
     term = TERMS[name]
-    parts = [term.definition]
-    parts += [f"$${term.equation}$$"] if term.equation else []
+    parts = [term.definition, *_equation(term)]
     parts += [f"*Paper:* {term.paper}"] if term.paper else []
     label = "Differences from the paper" if name in CATALOG else "Released code"
     parts += [f"*{label}:* {term.deviation}"] if term.deviation else []
     return "\n\n".join(parts)
+
+
+def _equation(term: Term) -> list[str]:
+    """Return the equation of a term and the meaning of its symbols, as far as it has them."""
+    equation = f"$${term.equation}$$" if term.equation else ""
+    return [part for part in (equation, term.symbols) if part]
 
 
 def popover(*names: str) -> None:
@@ -58,8 +70,8 @@ def popover(*names: str) -> None:
     with st.popover("Glossary", icon=":material/help:"):
         for name in names:
             title = CATALOG[name].title if name in CATALOG else formatting.metric_name(name).replace("_", " ")
-            equation = f"\n\n$${TERMS[name].equation}$$" if TERMS[name].equation else ""
-            st.markdown(f"**{title[:1].upper()}{title[1:]}**. {TERMS[name].definition}{equation}")
+            parts = [TERMS[name].definition, *_equation(TERMS[name])]
+            st.markdown(f"**{title[:1].upper()}{title[1:]}**. " + "\n\n".join(parts))
 
 
 def metric_help(metric: str) -> str:

@@ -335,7 +335,9 @@ def _hardness(selected: str) -> tuple[list[Picture], str]:
     shown = list(ORDERS)[1:] if selected == "both" else [selected]
     table = plan_figures.histogram_table(hardness["edges"], hardness["shares"])
     shares = ", ".join(f"{formatting.percent(hard_share(name))} in {name} order" for name in shown)
-    sentences = f"Queries whose hardest negative has a cosine of at least {level:g} (the dashed line): {shares}."
+    sentences = (
+        f"Queries whose hardest negative has a cosine of at least {level:g} (the vertical dashed line): {shares}."
+    )
     figure = plan_figures.hardness_figure(table, shown=shown, height=300, threshold=level)
     figure = figure.properties(title="Hardest negative of each query")
     alt = f"Histogram of the cosine to the hardest negative in a batch. {sentences}"
@@ -366,9 +368,9 @@ def _paraphrases(treatment: str) -> tuple[list[Picture], str]:
     means = [[decimal(values[:, step].mean(), 2) for step in (0, -1)] for values in (result.own, result.other)]
     ends = [" to ".join(values) for values in means]
     return [_picture("false_negatives", figure, alt, table)], (
-        f"The false negative (the right answer of the other pair) {TREATMENTS[treatment]}: mean cosine to the positive "
-        f"from {ends[0]}, to the false negative from {ends[1]}. The bands are the range over {len(result.own)} "
-        f"batches. {TRAINED}"
+        f"The false negative (the right answer of the other pair) {TREATMENTS[treatment]}. The mean cosine of a "
+        f"question and its positive goes from {ends[0]}. That of the question and the false negative goes from "
+        f"{ends[1]}. The bands are the range over {len(result.own)} batches. {TRAINED}"
     )
 
 
@@ -395,8 +397,8 @@ def _sums(mu: float) -> tuple[list[Picture], str]:
         train, held = (formatting.metric(_mean(graded_results(mu, held_out=one), metric)) for one in (False, True))
         captions.append(f"{name} {train} on training and {held} on held-out questions")
     return pictures, (
-        f"At mu {mu:g}: {'; '.join(captions)}. Means of {SEEDS} subsets of the training questions; band: their range; "
-        f"dashed: the untrained encoder, or cosine = grade. {TRAINED}"
+        f"At mu {mu:g}: {'; '.join(captions)}. Means over {SEEDS} subsets of the training questions; band: their "
+        f"range. Dashed: the untrained encoder in the first figure, cosine = grade in the second. {TRAINED}"
     )
 
 
@@ -454,7 +456,8 @@ def _active_triplets(margin: float) -> tuple[list[Picture], str]:
     active = [formatting.percent(active_share(batch, margin, distance)) for distance in DISTANCES]
     return [_picture("margins", figure, "Share of active triplets by margin and distance.", table)], (
         f"At a margin of {margin:g}: {active[0]} of the triplets violate it with the cosine distance and {active[1]} "
-        f"with the Euclidean; the cosine loss is {formatting.metric(triplet_loss(batch, margin))}."
+        "with the Euclidean. The mean triplet loss with the cosine distance is "
+        f"{formatting.metric(triplet_loss(batch, margin))}."
     )
 
 
@@ -464,16 +467,13 @@ def _supervised_contrastive(key: str) -> None:
 
 @computed_once
 def _cosines_by_class(mix: float) -> tuple[list[Picture], str]:
-    lines, untrained_lines, sentences = {}, [], []
+    lines, untrained, shares = {}, {}, {}
     for name in ("training", "held-out"):
         seeds = class_results(mix, held_out=name == "held-out")
-        untrained = class_results(None, held_out=name == "held-out")[0].nearest
         lines[name] = [[one.nearest for one in class_results(value, held_out=name == "held-out")] for value in MIXES]
-        untrained_lines.append(untrained)
-        accuracy, nearest = (formatting.percent(_mean(seeds, metric)) for metric in ("accuracy", "nearest"))
-        sentences.append(
-            f"{nearest} of the {name} premises (untrained {formatting.percent(untrained)}; {accuracy} right classes)"
-        )
+        untrained[name] = _mean(class_results(None, held_out=name == "held-out"), "nearest")
+        means = [_mean(seeds, "nearest"), untrained[name], _mean(seeds, "accuracy")]
+        shares[name] = [formatting.percent(mean) for mean in means]
     table = figures.metric_table(list(MIXES), lines)
     figure = figures.metrics_figure(
         table,
@@ -482,16 +482,20 @@ def _cosines_by_class(mix: float) -> tuple[list[Picture], str]:
         axis="weight of the contrastive loss",
         value="share of the premises",
         value_format="%",
-        baseline=("untrained", [untrained_lines[-1]] * len(MIXES)),
+        baseline=("untrained", [untrained["held-out"]] * len(MIXES)),
     )
-    shares = _picture("classes.nearest", figure, "Share of premises by the weight of the contrastive loss.", table)
+    picture = _picture("classes.nearest", figure, "Share of premises by the weight of the contrastive loss.", table)
     first = class_results(mix, held_out=False)[0]
     title = "Cosine to the premise"
     figure = figures.classes_figure(first.cosines, first.classes, NLI, title=title)
     classes = _picture("classes.training", figure, "Cosine of premise and hypothesis by class, with the means.")
-    return [shares, classes], (
-        f"At {mix:g}, the entailed hypothesis is nearest for {' and '.join(sentences)}. Means of {SEEDS} seeds; bands: "
-        f"their range. Dashed: untrained, held-out. Cosines: training rows, first seed. {TRAINED}"
+    (nearest, before, accuracy), (held_nearest, held_before, held_accuracy) = shares.values()
+    return [picture, classes], (
+        f"At {mix:g}, the entailed hypothesis is nearest for {nearest} of the training premises and {held_nearest} of "
+        f"the held-out premises. With the untrained encoder, it is nearest for {before} and {held_before}. The "
+        f"classifier is right for {accuracy} of the training rows and {held_accuracy} of the held-out rows. Means over "
+        f"{SEEDS} training subsets; bands: their range. Dashed: untrained, held-out. Cosines: training rows, first "
+        f"subset. {TRAINED}"
     )
 
 
@@ -587,7 +591,7 @@ def _cut_vectors(dimensions: int) -> tuple[list[Picture], str]:
             title=f"{side.capitalize()} questions",
             axis="dimensions",
             value="MRR",
-            baseline=("untrained", mrr["untrained"][:, 0].tolist()),
+            baseline=("untrained", mrr["untrained"].mean(axis=1).tolist()),
             logarithmic=True,
             height=320,
         )
@@ -597,7 +601,7 @@ def _cut_vectors(dimensions: int) -> tuple[list[Picture], str]:
         captions.append(f"{side} questions: {', '.join(means)}")
     return pictures, (
         f"MRR with the first {dimensions} of {DIMENSIONS[-1]} dimensions, {'; '.join(captions)}. "
-        f"Means of {SEEDS} subsets of the training questions; bands: their range. {TRAINED}"
+        f"Means over {SEEDS} subsets of the training questions; bands: their range. {TRAINED}"
     )
 
 
@@ -652,8 +656,9 @@ def _pulls_by_prior(prior: float) -> tuple[list[Picture], str]:
     remaining = negatives[PRIORS.index(prior)] > 0
     return pictures, (
         f"At a prior of {prior:g}: {remaining.sum()} of {len(remaining)} queries have a gradient on their negatives. "
-        "The curves show the gradients of the matrix, multiplied by the number of pairs and the temperature. Without a "
-        "prior, this is one minus the probability of the positive."
+        "The first figure shows the sum of the gradients on the negatives of a query. The second shows the absolute "
+        "gradient on its positive. Both are those of the matrix, multiplied by the number of pairs and the "
+        "temperature. Without a prior, both are one minus the probability of the positive."
     )
 
 

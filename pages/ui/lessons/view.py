@@ -30,7 +30,7 @@ RESULTS = {
     "supported": "**supports** this",
     "smaller than claimed": "found a **smaller difference** than the paper",
     "contradicted": "**contradicts** this",
-    "ruled out": "found **no difference of this size**",
+    "ruled out": "found **no difference of practical size** in at least one comparison",
     "inconclusive": "**does not decide** this",
     "not run yet": "has **not run yet**",
 }
@@ -97,7 +97,7 @@ def select() -> Lesson:
     selected = st.pills(
         f"Lessons, {len(done)} of {len(slugs)} done{right}",
         slugs,
-        format_func=lambda slug: f"{marks.get(slug, slugs.index(slug) + 1)} {LESSONS[slug].title}",
+        format_func=lambda slug: f"{marks.get(slug, '')} {slugs.index(slug) + 1} {LESSONS[slug].title}".strip(),
         key=f"{PAGE}.cards",
         required=True,
         help="A check mark: right at the first guess. A cross: wrong at the first guess. Your progress is stored in "

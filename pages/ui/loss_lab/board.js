@@ -41,7 +41,7 @@ class Board {
     this.anchorButton = element("button", { type: "button", class: "toggle", onclick: () => {
       this.anchors = this.anchors === "rows" ? "columns" : "rows";
       this.paint();
-      this.lab.highlight();
+      this.lab.refresh(); // the legend lists the marks of the selected anchors
     } });
     this.panels.softmax?.legend.append(this.anchorButton);
     this.sum = element("p", { class: "sum", "aria-live": "polite", title: "L0: each query ranks the documents. "
@@ -175,7 +175,8 @@ class Board {
     return marks;
   }
 
-  // The border of a cell marks the pair on the diagonal, another positive, a repeated text, or an excluded cell.
+  // The border of a cell marks the pair on the diagonal, another positive, a false negative, or an excluded cell. An
+  // anchor of a pair that is labeled negative has no term in the loss, so no text is its false negative.
   marks(i, j, anchors) {
     const { batch } = this.lab, { positive } = this.result;
     const [anchor, candidate] = anchors === "columns" ? [j, i] : [i, j];
@@ -183,8 +184,9 @@ class Board {
     const mark = i === j ? (positive[i] ? "pair" : "negative") : isPositive ? "positive" : "";
     const isSameQuery = batch.query_ids[i] === batch.query_ids[j], isSameDocument = batch.document_ids[i] === batch.document_ids[j];
     const answers = i !== j && ((isSameDocument && positive[i]) || (isSameQuery && positive[j])); // the document answers the query
+    const isFalseNegative = answers && positive[anchor] && !isPositive;
     const out = candidates[anchor][candidate] ? "" : this.result[anchors].masked[anchor][candidate] ? "masked" : "out";
-    return [mark, answers && !isPositive ? "copy" : "", out].join(" ");
+    return [mark, isFalseNegative ? "copy" : "", out].join(" ");
   }
 
   // Lessons show fewer matrices, and of the numbers the loss alone.
@@ -217,7 +219,7 @@ class Board {
     const terms = [term(rows, i, j), columns ? term(columns, j, i) : null].filter(Boolean);
     if (!terms.length) {
       return rows.positives[i].some(Boolean) ? "∂L/∂s = 0: the mask removed all negatives of this row"
-        : "∂L/∂s = 0: this pair is labeled negative and has no term in the loss";
+        : `∂L/∂s = 0: the pair of this row is labeled negative, so the row has no term in the loss${columns ? "; nor has the column" : ""}`;
     }
     const sum = terms.length > 1 ? `[${terms.join(" + ")}]` : terms[0];
     const half = weight === 1 ? "" : "½ · ";
