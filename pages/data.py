@@ -11,7 +11,7 @@ context = page_layout.setup_page(
     "Data",
     "What is in this dataset, and what is wrong with it?",
     bar=("dataset", "encoder"),
-    parameters=(TAB, audit.LINKED, *overview.PARAMETERS, *generate.PARAMETERS, "data.edit.*"),
+    parameters=(TAB, f"{import_form.OPEN}*", audit.LINKED, *overview.PARAMETERS, *generate.PARAMETERS, "data.edit.*"),
 )
 if import_form.draw():
     st.stop()  # the rest of the page is about another dataset

@@ -10,16 +10,22 @@ from bsc_core.data import Table, guess_columns, guess_corpus_columns
 from bsc_core.data.io.sources import is_hub_id
 from bsc_core.data.schema.columns import guess_sentence_columns
 from bsc_core.errors import ColumnError
-from pages.ui.components import data_cache, display
+from pages.ui.components import data_cache, display, url
 from pages.ui.data import column_mapping, generate, uploads
 
+OPEN = "data.import."
 KINDS = {"pairs": "Pairs of texts", "sentences": "Sentences with classes"}
+
+
+def open_key() -> str:
+    """Return the key of the open form, which a link can set; the next import has another one."""
+    return f"{OPEN}{st.session_state.get(column_mapping.IMPORTS, 0)}"
 
 
 def draw() -> bool:
     """Draw the form, which shows the columns of what is imported before saving it; return whether it has a source."""
     imports = st.session_state.get(column_mapping.IMPORTS, 0)
-    with st.expander("Import a dataset", icon=":material/upload_file:", key=f"data.upload.{imports}"):
+    with st.expander("Import a dataset", icon=":material/upload_file:", **url.flag(open_key())):
         left, right = display.columns(2, min_width=240)
         kinds = list(uploads.SUFFIXES)
         files = left.file_uploader(

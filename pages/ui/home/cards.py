@@ -16,6 +16,7 @@ from bsc_core.figures.batches import plans, softmax
 from bsc_core.lab.presets import thumbnails
 from bsc_core.runs import Run, RunStore, new_run_id
 from pages.ui.components import data_cache, display, launch_once, page_layout, run_data, users
+from pages.ui.data import import_form
 
 RECENT_RUNS, SHOWN_RUNS = 50, 6
 RUN_ID = "start.run_id"
@@ -59,7 +60,7 @@ def batches() -> None:
         ):
             page_layout.switch_page("batches", dataset=data_cache.SAMPLE)
         if users.may_open("data") and st.button("Import data", key="start.data", icon=":material/table_view:"):
-            page_layout.switch_page("data")
+            page_layout.switch_page("data", **{import_form.open_key(): "true"})
 
 
 def launch(runs: RunStore, config: RunConfig) -> None:

@@ -339,9 +339,13 @@ def batch_sentence(batch: dict[str, Any]) -> str:
     return f"Epoch {batch['epoch']} starts with {formatting.plural(batch['size'], 'pair')}{shown}; {truncated}."
 
 
-def _draw_log(run: Run, _status: RunStatus) -> None:
+def _draw_log(run: Run, status: RunStatus) -> None:
     with st.container(height=320, border=False, autoscroll=True):
-        st.code("\n".join(run.log_tail(LOG_LINES)) or NO_LOG, language=None, wrap_lines=True)
+        st.code(
+            "\n".join(run.log_tail(LOG_LINES)) or (NO_LOG if status.is_finished else "The log is empty so far."),
+            language=None,
+            wrap_lines=True,
+        )
     st.caption(display.escaped(f"The last {LOG_LINES} lines of {run.log_file}"))
 
 
