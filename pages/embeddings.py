@@ -42,7 +42,11 @@ with display.show_errors():
     ten = geometry.ten_pairs(data, rows) if shows_pairs else geometry.NO_PAIRS
     pairs = clicked if len(clicked) else ten
     pairs_name = "texts of the selected cell" if len(clicked) else "texts of a positive pair"
-    number, change = len(selected) if is_selected else 0, geometry.distance_change(data, rows)
+    number, change = len(selected) if is_selected else None, geometry.distance_change(data, rows)
+    if number == 0:  # above the map, which then looks like one without a selection
+        with st.container(horizontal=True, vertical_alignment="center"):
+            st.markdown(f"**{display.escaped(selection.selected_title(selected, words, lassoed))}**", width="content")
+            selection.draw_clear_buttons(data, words, lassoed)
     map_cell, *list_cells = st.columns([2, 1] if len(selected) else 1)  # the list of texts is beside the map
     with map_cell, map_view.frame(data, layout, method, umap_folder, number_selected=number, change=change):
         drawn = map_view.draw_maps(
@@ -61,12 +65,9 @@ with display.show_errors():
             selection.draw_clear_buttons(data, words, lassoed)
     if len(selected):
         pair_matrix.draw(data, selected, clicked)
-    elif is_selected:
-        selection.draw_clear_buttons(data, words, lassoed)
-        st.header(display.escaped(selection.selected_title(selected, words, lassoed)), anchor=False)
-    elif several:
+    elif several and not is_selected:
         selection.draw_texts(data, changed, selection.changed_title(data, rows))
-    else:
+    elif not is_selected:
         st.caption("Draw a lasso on the map, or search for words, to list texts with their nearest neighbors.")
     if text_id is not None:
         selection.draw_neighbors(data, text_id)

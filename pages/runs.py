@@ -54,10 +54,12 @@ with display.show_errors():
                 )
     else:
         view.draw(selected)
+        bar = page_layout.action_bar()
         if best := table.best_run(selected):
             label = f"Search with the run of the highest {formatting.metric_name(best.status().metric_name or '')}"
-            with page_layout.action_bar():
+            with bar:
                 page_layout.next_step_button(label, "retrieval", key="runs.best", run=best.id)
+        table.draw_all_button(bar)
     if selected:
         queue.draw(all_runs, expanded=False)
         trash.draw_trash()

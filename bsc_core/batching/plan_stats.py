@@ -151,7 +151,9 @@ def plan_warnings(config: BatchingConfig, dataset: PairDataset) -> list[str]:
     requested = {"nearest": config.neighbors, "neighbors": config.shingle_neighbors}.get(config.strategy, 0)
     name = "neighbors" if config.strategy == "nearest" else "shingle_neighbors"
     if requested > texts - 1 and name in config.model_fields_set:
-        warnings.append(f"{name} is {requested:,}, and there are only {texts - 1:,} other texts, so all are searched")
+        warnings.append(
+            f"{name} is {requested:,}, more than the {texts - 1:,} other texts, so all of them are searched"
+        )
     if config.strategy == "clusters" and (clusters := cluster_count(config.clusters, texts)) < config.clusters:
         warnings.append(f"clusters is {config.clusters:,}, and there are only {texts:,} texts, so it is {clusters:,}")
     documents = len(np.unique(dataset.document))

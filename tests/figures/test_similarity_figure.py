@@ -61,14 +61,14 @@ def test_the_mask_of_the_matrix_is_that_of_the_loss(margin: float, relative: boo
     none = np.zeros((12, 12), dtype=bool)
     cells = similarity.Cells(
         *(queries @ documents.T, np.arange(12), np.arange(12), np.ones(12, dtype=bool), none, none),
-        mask=similarity.FalseNegativeMask(margin, relative),
+        mask=similarity.BatchMask(margin, relative),
     )
     assert ((cells.kinds() == similarity.MASKED) == expected).all()
     assert 0 < expected.sum() < 132
 
 
 def test_a_mask_removes_no_labeled_negative_and_no_cell_of_a_negative_pair(cells: similarity.Cells) -> None:
-    kinds = replace(cells, mask=similarity.FalseNegativeMask(2.0)).kinds()
+    kinds = replace(cells, mask=similarity.BatchMask(2.0)).kinds()
     assert kinds[0, 3] == similarity.LABELED_NEGATIVE
     assert kinds[1, 2] == similarity.COLLISION
     assert similarity.MASKED not in kinds[3]

@@ -28,6 +28,7 @@ from bsc_core.runs import Run, RunStore
 from pages.ui.batches import batch_view, plan_controls, plans, source, triage
 from pages.ui.components import data_cache, display
 from pages.ui.data import uploads
+from pages.ui.runs.actions import SECTIONS
 from tests.helpers.pages import open_page, open_page_in_app, page_text, prepare_page
 from tests.helpers.waiting import PATIENCE_SECONDS, wait_for_task
 
@@ -387,9 +388,9 @@ def test_an_update_of_the_plans_says_how_many_new_decisions_concern_them(small_p
     cells = [decision(i, j) for i in range(len(rows)) for j in range(len(rows)) if i != j]
     together, apart = (next(one for one in cells if shares_batch(one) == is_shared) for is_shared in (True, False))
     unknown = Decision("no query", "of these rows")
-    start = "Plans updated with 2 new decisions; 1 of them is about texts that shared a batch of random."
+    start = "Plans updated with 2 new decisions. Before, 1 of these pairs shared a batch of random."
     assert sentence([together, apart, unknown]).startswith(start)
-    assert sentence([apart]).startswith("Plans updated with 1 new decision; 0 of them are about texts")
+    assert sentence([apart]).startswith("Plans updated with 1 new decision. Before, 0 of these pairs shared a batch")
     decided = with_decisions(rows, [together, apart])
     assert sentence([together, apart, unknown], decided) == "The plans had all decisions already."
 
@@ -605,3 +606,11 @@ def test_only_a_cell_of_the_matrix_can_be_clicked(
 ) -> None:
     monkeypatch.setattr(batch_view.st, "session_state", {"matrix": {"cell": sent}})
     assert batch_view.clicked_cell("matrix", 3) == cell
+
+
+def test_the_plan_of_a_run_is_trained_with_all_its_settings(finished: Run) -> None:
+    app = open_page_in_app("batches", run=finished.id)
+    assert "All settings are those of the run." in page_text(app)
+    app.button(key="batches.train").click().run()
+    config = finished.config().model_dump()
+    assert app.session_state["sent_settings"] == {section: config[section] for section in SECTIONS}

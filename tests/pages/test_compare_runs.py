@@ -238,6 +238,9 @@ def test_the_runs_of_a_group_are_compared_by_one_button(finished, another) -> No
     app.button(key="runs.compare.group").click().run()
     assert not app.exception
     assert tables(app, SIGNIFICANT)
+    app.button(key="runs.all").click().run()
+    assert not tables(app, SIGNIFICANT)
+    assert (app.selectbox(key="group").value, app.selectbox(key="run").value) == ("All runs", "none")
 
 
 def test_runs_with_and_without_decisions_are_named_so(finished, another, runs, tmp_path) -> None:
@@ -350,7 +353,7 @@ def test_metrics_that_disagree_with_the_selected_one_are_named(finished, another
         ),
     )
     app = open_page("runs", run=finished.id, compare="warm")
-    assert "By other metrics: Spearman worse." in [one.value for one in app.caption]
+    assert "Significant by other metrics: Spearman worse." in [one.value for one in app.caption]
 
 
 def test_a_run_that_is_not_counted_is_named(finished, another) -> None:

@@ -183,7 +183,7 @@ def test_runs_with_different_main_metrics_are_compared_by_one_of_them(sweep: lis
 def test_the_best_setting_is_a_config_to_train_with(sweep: list[Run]) -> None:
     app = open_tab("Best setting")
     assert "temperature = 0.5" in page_text(app)
-    assert "Temperature 0.5: MRR 0.800 over 2 seeds" in page_text(app)
+    assert "Temperature 0.5: MRR 0.800 over 1 of 2 seeds" in page_text(app)
     click(app, f"runs.best.train.{GROUP}")
     assert app.session_state["sent_settings"]["loss"]["temperature"] == 0.5
 
@@ -225,7 +225,8 @@ def test_the_best_setting_is_compared_with_the_next_one(
         add_results(run, trained, loss_of_mrr, other_data=other_data and loss_of_mrr > 0)
     for name in ("Settings", "Best setting"):
         assert sentence in page_text(open_tab(name))
-    assert "Temperature 0.5: MRR 1.000 [1.000, 1.000] over 2 seeds" in page_text(open_tab("Best setting"))
+    assert "These settings have 1 and 2 finished runs." in page_text(open_tab("Settings"))
+    assert "Temperature 0.5: MRR 1.000 [1.000, 1.000] over 1 of 2 seeds" in page_text(open_tab("Best setting"))
     rows = open_tab("Settings").dataframe[-1].value.to_dict("records")
     for row in rows:
         low, high = (float(end) for end in row["95% interval"].strip("[]").split(", "))

@@ -244,7 +244,7 @@ def test_the_advice_on_labeled_negatives_knows_the_strategy_of_the_run(finished:
     assert errors._strategy(after) == finished.config().batching.strategy
     assert "Train a run with hard negatives" in errors.advice(Cause.LABELED, None)
     assert "used the strategy random; try nearest" in errors.advice(Cause.LABELED, "random")
-    assert "try more epochs or larger groups" in errors.advice(Cause.LABELED, "nearest")
+    assert "try larger groups, or mined hard negatives" in errors.advice(Cause.LABELED, "nearest")
 
 
 def test_errors_are_the_queries_whose_relevant_document_is_not_first(search: search_ui.Search) -> None:

@@ -45,7 +45,7 @@ TIE = 1e-6
 
 
 @dataclass(frozen=True)
-class FalseNegativeMask:
+class BatchMask:
     """A mask of likely false negatives, with the encoder of the vectors as judge.
 
     Attributes:
@@ -85,7 +85,7 @@ class Cells:
     collisions: Mask
     negatives: Mask
     marked: Mask | None = None
-    mask: FalseNegativeMask | None = None
+    mask: BatchMask | None = None
 
     def kinds(self) -> NDArray[np.str_]:
         """Return the kind of each cell (B, B); later checks override earlier ones."""

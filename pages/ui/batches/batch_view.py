@@ -65,7 +65,7 @@ class BatchView:
     dataset: PairDataset
     vectors: np.ndarray  # (U, D) vectors of the texts
     pinned: PinnedPair
-    mask: similarity.FalseNegativeMask | None = None
+    mask: similarity.BatchMask | None = None
 
     def text(self, side: str, row: int) -> str:
         """Return the text of a dataset row.
@@ -85,24 +85,24 @@ class BatchView:
         return position[self.pinned.query_row], position[self.pinned.document_row]
 
 
-def select_mask(source: BatchSource) -> similarity.FalseNegativeMask | None:
+def select_mask(source: BatchSource) -> similarity.BatchMask | None:
     """Draw the mask of likely false negatives and its margin, at first those of the run; return the mask."""
     loss = None if source.run is None else source.run.config().loss
     kind = NO_MASK if getattr(loss, "mask", NO_MASK) == NO_MASK else loss.mask_margin_kind
     kinds = (NO_MASK, "absolute", "relative")
     about = (
-        "Shows which negatives the setting False-negative mask of the loss would remove, with the encoder of these "
-        "vectors as judge: those more similar to the query than its positive, minus a margin. The margin is absolute, "
-        "or relative to the cosine of the positive."
+        "Shows which negatives a false-negative mask of the loss would remove, with the encoder of these vectors as "
+        "judge: those more similar to the query than its positive, minus a margin. The margin is absolute, or relative "
+        "to the cosine of the positive."
     )
     bound = url.bound(MASK, kinds)
-    kind = st.segmented_control("Mask", kinds, default=kind, required=True, help=about, **bound) or kind
+    kind = st.segmented_control("False-negative mask", kinds, default=kind, required=True, help=about, **bound) or kind
     if kind == NO_MASK:
         return None
     margin = getattr(loss, "mask_margin", 0.0)
     bound = url.bound(MARGIN, limits=(-2, 2))
     margin = st.number_input("Margin", -2.0, 2.0, margin, 0.05, width=140, **bound)
-    return similarity.FalseNegativeMask(float(margin), kind == "relative")
+    return similarity.BatchMask(float(margin), kind == "relative")
 
 
 def select_batch(
@@ -111,7 +111,7 @@ def select_batch(
     dataset: PairDataset,
     vectors: np.ndarray,
     source: BatchSource,
-    mask: similarity.FalseNegativeMask | None = None,
+    mask: similarity.BatchMask | None = None,
 ) -> BatchView:
     """Draw the controls that step through the batches, by default the hardest; return the selected one."""
     last, hardest = len(stats.positions), stats.hardest_batch(dataset) + 1
@@ -334,9 +334,7 @@ def draw_pinned_pair(batch: BatchView, source: BatchSource) -> None:
         st.caption("Click a cell to pin it.")
 
 
-def _pair_cells(
-    pair: PinnedPair, vectors: np.ndarray, mask: similarity.FalseNegativeMask | None = None
-) -> similarity.Cells:
+def _pair_cells(pair: PinnedPair, vectors: np.ndarray, mask: similarity.BatchMask | None = None) -> similarity.Cells:
     rows = np.array([pair.query_row, pair.document_row])
     return plans.batch_cells(rows, np.zeros(2, dtype=np.int32), pair.dataset, vectors, mask)
 

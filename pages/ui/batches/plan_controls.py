@@ -14,7 +14,7 @@ from bsc_core.config import BatchingConfig, BSCLossConfig, TrainingConfig
 from bsc_core.data import PairDataset
 from bsc_core.data.decisions import decided_rows
 from bsc_core.data.generation.negatives import with_negatives
-from bsc_core.figures.batches.similarity import FalseNegativeMask
+from bsc_core.figures.batches.similarity import BatchMask
 from bsc_core.presets.catalog import PRESETS, suggested
 from bsc_core.presets.suitable_losses import shape_of
 from pages.ui.batches.plans import RUN_PLANS, PlanRequest
@@ -22,6 +22,7 @@ from pages.ui.batches.source import BatchSource
 from pages.ui.components import page_layout, url
 from pages.ui.components.glossary import TERMS, help_text
 from pages.ui.new_run.config_summary import SOURCES, batching_fields
+from pages.ui.runs.actions import SECTIONS
 
 ORDER = (
     *("random", "sequential", "nearest", "words", "clusters", "neighbors", "premises"),
@@ -206,24 +207,26 @@ def select_strategy(names: list[str]) -> str:
     return name or names[-1]
 
 
-def draw_train_button(
-    settings: PlanSettings, strategy: str, source: BatchSource, mask: FalseNegativeMask | None
-) -> None:
+def draw_train_button(settings: PlanSettings, strategy: str, source: BatchSource, mask: BatchMask | None) -> None:
     """Draw the button that opens the New run page with the settings of the plan and the encoder of its vectors.
 
-    The mask of the plan is that of the trained model.
+    The plans of a run are sent with all its settings. The judge of a mask is the trained model.
     """
     encoder = source.encoder if source.run is None else source.run.config().encoder
-    sent = {
+    sent: dict[str, dict[str, Any]] = {
         "encoder": {"name": encoder.name},
         "batching": settings.strategies[strategy].model_dump(),
         "training": {"batch_size": settings.batch_size, "seed": settings.seed},
         "loss": {"labeled_negatives": settings.labeled_negatives},
     }
+    order = f"Batch order: {strategy}, as selected in One batch, with this encoder."
+    about = f"{order} The other settings are those of the preset."
+    if strategy == RUN_PLANS and source.run is not None:
+        config = source.run.config().model_dump()
+        sent, about = {section: config[section] for section in SECTIONS}, "All settings are those of the run."
     if mask is not None:
         kind = "relative" if mask.relative else "absolute"
         sent["loss"] |= {"mask": "self", "mask_margin": mask.margin, "mask_margin_kind": kind}
     with page_layout.action_bar():
         page_layout.next_step_button("Train with this plan", "train", key="batches.train", settings=sent)
-        order = f"Batch order: {strategy}, as selected in One batch, with this encoder."
-        st.caption(f"{order} The other settings are those of the preset.", width="content")
+        st.caption(about, width="content")

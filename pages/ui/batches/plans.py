@@ -185,7 +185,7 @@ def batch_cells(
     groups: np.ndarray,
     dataset: PairDataset,
     vectors: np.ndarray,
-    mask: similarity.FalseNegativeMask | None = None,
+    mask: similarity.BatchMask | None = None,
 ) -> similarity.Cells:
     """Return the similarity matrix of these rows, with what the data say about each cell."""
     known = KnownPairs(dataset)

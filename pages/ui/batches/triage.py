@@ -64,7 +64,7 @@ def draw(batch: BatchView, source: BatchSource, stats: PlanStats) -> None:
     """Draw the triage of the suspected pairs, and the file of decisions. stats: the plan of the batch."""
     st.caption(
         "Does the suspected document answer the query? **Positive**: yes; the pair becomes a training row. **True "
-        "negative**: no; masks keep it as a negative. **Drop**: yes or unclear; the loss only ignores the pair, as "
+        "negative**: no; masks keep it as a negative. **Drop**: unclear; the loss ignores the pair, as "
         "after **Mark as false negative** in One batch."
     )
     path = source.false_negatives
@@ -237,10 +237,10 @@ def _update_sentence(decisions: Sequence[Decision], batch: BatchView, stats: Pla
         )
         for query, document in new
     )
+    number = formatting.plural(len(new), "new decision")
     return (
-        f"Plans updated with {formatting.plural(len(new), 'new decision')}; {formatting.count(shared)} of them "
-        f"{'is' if shared == 1 else 'are'} about texts that shared a batch of {batch.strategy}. The new plans put "
-        "other pairs together, so the number of likely false negatives can rise."
+        f"Plans updated with {number}. Before, {formatting.count(shared)} of these pairs shared a batch of "
+        f"{batch.strategy}. The new batches have other pairs, so they can have more likely false negatives."
     )
 
 

@@ -67,7 +67,7 @@ def _other_metrics(view: ComparisonView, verdicts: Mapping[str, str]) -> str:
             if status.startswith("yes") and status != own:
                 name = f" ({setting.name})" if len(view.others) > 1 else ""
                 found.append(f"{formatting.metric_name(metric)} {status.removeprefix('yes, ')}{name}")
-    return f"By other metrics: {', '.join(found)}." if found else ""
+    return f"Significant by other metrics: {', '.join(found)}." if found else ""
 
 
 def difference_sentence(name: str, view: ComparisonView, verdict: str) -> str:

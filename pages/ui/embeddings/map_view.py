@@ -262,11 +262,17 @@ def _hover_texts(data: DatasetSplits, rows: np.ndarray) -> pd.DataFrame:
 
 
 def frame(
-    data: MapData, layout: map_task.Maps, method: str, umap_folder: Path | None, *, number_selected: int, change: str
+    data: MapData,
+    layout: map_task.Maps,
+    method: str,
+    umap_folder: Path | None,
+    *,
+    number_selected: int | None,
+    change: str,
 ) -> AbstractContextManager[None]:
     """Return the block that draws the title and the menu of the maps; the title has the method of what is shown.
 
-    It also says how many texts are selected, since their table is below the map, else `change`: how the models differ.
+    It also says how many texts are selected or, without a selection, `change`: how the models differ.
     """
     names = " and ".join(one.name[0].lower() + one.name[1:] for one in data.ends)
     shown = method.upper()
@@ -277,7 +283,7 @@ def frame(
         soon = f"UMAP in about {formatting.duration(left)}" if left > 0 else "UMAP is still being computed"
         shown = "PCA" if failed else f"PCA; {soon}"
     title = f"{formatting.plural(len(layout.rows), 'text')}, {names} ({shown})"
-    if number_selected:
+    if number_selected is not None:
         title += f"; {formatting.count(number_selected)} selected"
     elif change:
         title += f"; {change}"

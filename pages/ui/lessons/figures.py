@@ -249,7 +249,8 @@ def _batch_size(key: str) -> None:
     size = _lab(key, batch, one_direction, panels=("softmax",), sizes=SIZES, start=float(SMALL_BATCH))
     pictures, caption = _losses_by_size(int(size))
     with figure:
-        _show(pictures, caption)
+        _show(pictures)
+    st.caption(caption)
 
 
 @computed_once

@@ -233,7 +233,7 @@ class Board {
     const probability = (direction, a, b) => (direction.candidates[a][b] ? number(direction.probability[a][b])
       : direction.masked[a][b] ? `removed by the mask: cosine ${judge}${number(judged[i][j])} above ${limit(a)}` : "excluded");
     return [
-      `s = ${number(similarity[i][j])}`, `s/τ = ${number(logits[i][j], 1)}`,
+      `s = ${number(similarity[i][j])}`, `s/τ = ${number(logits[i][j], 2)}`,
       `p (document given query) = ${probability(rows, i, j)}`,
       ...(columns && !this.lab.isLocked ? [`p (query given document) = ${probability(columns, j, i)}`] : []),
       ...(bumps && i !== j && rows.candidates[i][j] ? [`hardness weight: × ${number(Math.exp(bumps[i][j]), 1)}`] : []),

@@ -33,7 +33,8 @@ def advice(cause: Cause, strategy: str | None) -> str:
     if strategy is None:
         return f"{ADVICE[cause]} Train a run with hard negatives in its batches (strategy nearest)."
     if strategy == "nearest":
-        return f"{ADVICE[cause]} Its batches have hard negatives (strategy nearest); try more epochs or larger groups."
+        nearest = "Its batches have hard negatives (strategy nearest)"
+        return f"{ADVICE[cause]} {nearest}; try larger groups, or mined hard negatives."
     return f"{ADVICE[cause]} Its run used the strategy {strategy}; try nearest, whose batches have harder negatives."
 
 

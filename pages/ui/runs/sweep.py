@@ -218,7 +218,10 @@ def _draw_best_against_next(runs: list[Run], summary: Summary) -> None:
     about = f"{help_text('interval')}\n\n{help_text('p_value')}"
     if any(len(cell["runs"]) > 1 for cell in summary["settings"]):
         about += f"\n\n{help_text('seed_spread')}"
-    if all(sum(value is not None for value in cell["values"]) < 2 for cell in summary["settings"]):
+    first, second = (_evaluated(cell) for cell in [cell for cell in summary["settings"] if _evaluated(cell)][:2])
+    if first != second:
+        sentence += f" These settings have {first} and {second} finished runs."
+    if all(_evaluated(cell) < 2 for cell in summary["settings"]):
         sentence += " Each setting has one seed, so the differences between seeds are unknown."
     if any(summary["states"].get(state) for state in ("queued", "starting", "running", "stopping")):
         sentence = sentence.replace("est setting:", "est setting so far:", 1)
@@ -226,6 +229,11 @@ def _draw_best_against_next(runs: list[Run], summary: Summary) -> None:
         verb = "is not done and does" if number == 1 else "are not done and do"
         sentence += f" {formatting.plural(number, 'run')} {verb} not count."
     st.text(sentence, help=about)
+
+
+def _evaluated(cell: Cell) -> int:
+    """Return the number of finished runs of a setting."""
+    return sum(value is not None for value in cell["values"])
 
 
 def setting_rows(summary: Summary, intervals_: list[str]) -> list[dict[str, Any]]:
@@ -258,10 +266,12 @@ def _draw_best_setting(group: str, runs: list[Run], summary: Summary) -> None:
         st.caption(later if active else "No run of this group is done, so there is no best setting.")
         return
     cell = summary["settings"][0]
-    seeds = f" over {formatting.plural(len(cell['runs']), 'seed')}" if len(cell["runs"]) > 1 else ""
+    seeds, evaluated = formatting.plural(len(cell["runs"]), "seed"), _evaluated(cell)
+    over = f" over {seeds if evaluated == len(cell['runs']) else f'{evaluated} of {seeds}'}"
+    over = over if len(cell["runs"]) > 1 else ""
     interval = intervals(summary, runs)[0]
     value = formatting.metric(cell["mean"]) + (f" {interval}" if interval.startswith("[") else "")
-    st.text(f"{cell_name(cell)}: {formatting.metric_name(summary['metric'])} {value}{seeds}")
+    st.text(f"{cell_name(cell)}: {formatting.metric_name(summary['metric'])} {value}{over}")
     if (compared := best_against_next(summary, runs)) is not None:
         st.caption(display.escaped(compared))
     if not users.current_user().may_launch:  # a config has paths of the server

@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 from streamlit.errors import StreamlitAPIException
 
 from bsc_core import formatting, jobs
@@ -320,11 +321,17 @@ def draw_compare_button(runs: list[Run]) -> None:
             icon=":material/compare_arrows:",
             help="Compares the settings with intervals. The seeds of a setting count as one.",
         )
-    bar.button("Show all runs", key="runs.all", icon=":material/arrow_back:", on_click=_leave_group)
+    draw_all_button(bar)
 
 
-def _leave_group() -> None:
+def draw_all_button(bar: DeltaGenerator) -> None:
+    """Draw the button that leaves a group or the selected runs."""
+    bar.button("Show all runs", key="runs.all", icon=":material/arrow_back:", on_click=_show_all)
+
+
+def _show_all() -> None:
     st.session_state[GROUP] = ALL_RUNS
+    _set_selection([page_layout.NO_RUN])
 
 
 def _set_selection(ids: list[str]) -> None:
