@@ -6,7 +6,7 @@ affects no run. These processes execute the modules `worker`, `supervisor` and `
 
 from bsc_core.jobs.actions.groups import group_summary, launch_group
 from bsc_core.jobs.actions.launching import launch, unpause
-from bsc_core.jobs.actions.resuming import can_resume, resume
+from bsc_core.jobs.actions.resuming import can_resume, never_started, resume
 from bsc_core.jobs.actions.stopping import GRACE_SECONDS, has_live_process, stop
 from bsc_core.jobs.actions.trash import TrashedRun, empty_trash, list_trash, restore, trash
 from bsc_core.jobs.queue import Queue
@@ -24,6 +24,7 @@ __all__ = [
     "launch",
     "launch_group",
     "list_trash",
+    "never_started",
     "reconcile",
     "restore",
     "resume",

@@ -12,9 +12,10 @@ from safetensors.numpy import load_file
 
 from bsc_core.config import make_config
 from bsc_core.errors import CheckpointError, InputError, JobError
+from bsc_core.jobs import Queue, launch, stop
 from bsc_core.jobs.actions.resuming import _check_disk_size, _copy, can_resume, continue_run, resume
 from bsc_core.jobs.worker import main
-from bsc_core.runs import EVALUATION_SIZES, Run, RunStore
+from bsc_core.runs import EVALUATION_SIZES, Run, RunStore, without_resumed
 from bsc_core.training.checkpoint import checkpoints, last_checkpoint
 from tests.helpers.waiting import PATIENCE_SECONDS
 from tests.helpers.warm_processes import WarmProcess
@@ -236,6 +237,22 @@ def test_resuming_queues_a_new_run(small_config, tmp_path):
     assert following.evaluation("before") == following.evaluation("epoch-1") == {"dev": {"mrr": 0.5}}
     assert following.evaluation("after") == {}  # written when it ends
     assert following.read_json(EVALUATION_SIZES) is None
+
+
+def test_a_run_that_was_stopped_in_the_queue_is_queued_again(small_config, tmp_path):
+    store = RunStore(tmp_path)
+    waiting = launch(store, small_config, "waiting", start=lambda store: None)
+    waiting.update_status(group="20260101-000000-sweep")
+    stop(waiting)
+    assert (waiting.status().state, waiting.status().step) == ("stopped", 0)
+    assert can_resume(waiting)
+    again = resume(store, waiting, start=lambda store: None)
+    assert (again.status().state, again.status().group) == ("queued", "20260101-000000-sweep")
+    assert again.config() == waiting.config()
+    assert again.resumed_run == waiting.id
+    assert Queue(store.root).snapshot().waiting[-1] == again.id
+    assert resume(store, waiting, start=lambda store: None).id == again.id
+    assert [run.id for run in without_resumed(store.list())] == [again.id]
 
 
 def test_sparse_files_are_not_copied(store, config):

@@ -1,5 +1,7 @@
 """Resuming a stopped, lost or failed run: a new run that starts from its last good checkpoint.
 
+A run that was stopped while it waited in the queue is queued again, also as a new run.
+
 The old run is not changed. What the new one needs is copied, so either may be deleted.
 """
 
@@ -36,14 +38,22 @@ COPIED = (
     *("model", "loss", "evaluation", "plans", "vectors", "false_negatives", "marks"),
     *("embeddings_before.npy", "embeddings_after.npy", "texts.json", "group.json", "first_batch.json", "metrics.jsonl"),
 )
+_OF_WAITING_RUN = ("false_negatives", "marks", "group.json")
 _OF_OLD_MODEL = ("evaluation/after", EVALUATION_SIZES, PREVIOUS_NAMES[EVALUATION_SIZES], INTERVALS)
 SPARSE_ABOVE = 2**28  # bytes
 _BUSY_SECONDS = 5.0
 
 
 def can_resume(run: Run) -> bool:
-    """Return whether a run ended early and has a checkpoint."""
-    return run.status().state in ("stopped", "lost", "failed") and _checkpoint_names(run) != []
+    """Return whether a run ended early and has a checkpoint, or was stopped before it started."""
+    ended_early = run.status().state in ("stopped", "lost", "failed")
+    return ended_early and (_checkpoint_names(run) != [] or never_started(run))
+
+
+def never_started(run: Run) -> bool:
+    """Return whether a run was stopped while it waited in the queue."""
+    status = run.status()
+    return status.state == "stopped" and status.started is None and not _checkpoint_names(run)
 
 
 def continue_run(store: RunStore, run: Run) -> Run:
@@ -82,6 +92,8 @@ def _check(run: Run) -> None:
     check_ended(run)
     if run.status().state == "done":
         raise InputError(f"run {run.id} is done; there is nothing to resume")
+    if never_started(run):
+        return
     if not _checkpoint_names(run):
         raise InputError(f"run {run.id} has no checkpoint to resume from; launch a new run")
     _checkpoint_position(run)
@@ -116,8 +128,9 @@ def _active_continuation(store: RunStore, run: Run) -> Run | None:
 def _create(store: RunStore, run: Run, *, is_queued: bool = False) -> Run:
     """Create the run and copy what it needs; with `is_queued`, it belongs in the queue once it is visible."""
     _remove_unfinished(store, run)
-    config, status = run.config(), run.status()
+    config, status, is_new = run.config(), run.status(), never_started(run)
     names = [*COPIED, *(f"checkpoints/{name}" for name in _checkpoint_names(run))]
+    names = list(_OF_WAITING_RUN) if is_new else names
 
     def fill(draft: Run) -> None:
         draft.update_status(resumed_from=run.id)  # identifies the draft if this process is killed
@@ -127,10 +140,13 @@ def _create(store: RunStore, run: Run, *, is_queued: bool = False) -> Run:
             _copy(run, draft, name)
         for name in _OF_OLD_MODEL:  # the results of the new run are written when it ends
             (draft.folder / f"{name}.json").unlink(missing_ok=True)
-        position = _checkpoint_position(run)
-        draft.rewind_metrics(**position)
         if is_queued:
             _copy_launch_environment(run, draft)
+        if is_new:
+            draft.update_status(group=status.group)
+            return
+        position = _checkpoint_position(run)
+        draft.rewind_metrics(**position)
         message = f"Resumes after step {position['step']:,}"
         best = {"metric_name": status.metric_name, "metric_best": status.metric_best}
         draft.update_status(group=status.group, message=message, step=position["step"], steps=status.steps, **best)

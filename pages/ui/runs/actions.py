@@ -16,6 +16,7 @@ from pages.ui.data import uploads
 from pages.ui.runs import table, trash
 
 NO_CHECKPOINT = "It saved no checkpoint, so it cannot be resumed; duplicate it to train from the start."
+AGAIN = "Queues the run again, as a new run with the same settings and in the same group."
 STOP_ERROR, STOPPED = "runs.stop.error", "runs.stop.done"  # session keys
 SECTIONS = ("encoder", "batching", "loss", "training", "evaluation")
 
@@ -44,7 +45,7 @@ def draw(run: Run, status: RunStatus, row: DeltaGenerator, *, may_resume: bool =
         elif status.state == "stopping":  # the other buttons stay where they are
             st.button("Stop", key=f"runs.stop.{run.id}", icon=":material/stop:", disabled=True)
         elif may_resume and jobs.can_resume(run):
-            about = "Starts a new run that continues from the last checkpoint."
+            about = AGAIN if jobs.never_started(run) else "Starts a new run that continues from the last checkpoint."
             _button("Resume", run, _resume, icon=":material/play_arrow:", about=about)
         elif may_resume and status.state == "stopped":
             icon = ":material/play_arrow:"

@@ -79,6 +79,7 @@ def _draw_head(run: Run, status: RunStatus) -> None:
             st.caption(stopping_note(run, status))
     if status.state == "stopped" and not run.evaluation("after"):
         resume = "Resume continues from its last checkpoint." if jobs.can_resume(run) else actions.NO_CHECKPOINT
+        resume = "Resume queues it again." if jobs.never_started(run) else resume
         before = "its model was evaluated" if status.step else "its first training step"
         st.caption(f"The run was stopped before {before}. {resume}")
     if status.error:
