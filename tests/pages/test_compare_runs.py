@@ -86,7 +86,10 @@ def test_seeds_count_as_one_setting_unless_separated(finished, another) -> None:
     assert not app.exception
     (lines,) = tables(app, SIGNIFICANT)
     assert lines.columns[1:4].tolist() == ["Untrained", "learning_rate 0.001 · 3 seeds", "learning_rate 0.5"]
+    single = "With one seed, so without differences between seeds: learning_rate 0.5."
+    assert single in page_text(app).replace("\\", "")
     app.selectbox(key="seeds").set_value("apart").run()
+    assert single not in page_text(app).replace("\\", "")
     assert not app.exception
     assert len(tables(app, "Best")[0]) == 4
 

@@ -197,6 +197,9 @@ def draw_table(view: ComparisonView) -> None:
     )
     seeds = min((len(one.runs) for one in view.evaluated if len(one.runs) > 1), default=FEW_SEEDS)
     few = f" The interval of {seeds} seeds is wide; {FEW_SEEDS} or more are recommended." * (seeds < FEW_SEEDS)
+    single = [one.name for one in view.evaluated if len(one.runs) == 1 and one.key != settings.UNTRAINED_KEY]
+    if resampled != "queries" and single:
+        few += f" With one seed, so without differences between seeds: {display.escaped(', '.join(single))}."
     st.caption(
         f"Brackets: 95% bootstrap intervals over {resampled}.{few}{corrected} If no metric had a true difference, "
         "about one of 20 would still appear significant."

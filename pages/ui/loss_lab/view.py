@@ -284,6 +284,8 @@ def toy_training(batch: LabBatch, state: LabState) -> None:
     if not link().watch and start.source != "circle":
         st.caption("Trains the vectors of this batch for 100 steps and shows the texts as moving points.")
         return
+    if state.compare and "bsc" in (name, second):
+        st.caption("The batch softmax is trained with setting A.")
     losses = [_toy_loss(one, state.settings, learn, margin) for one in (name, second) if one]
     for loss in losses:
         if isinstance(loss, TripletLossConfig) and (warning := loss.margin_warning):
