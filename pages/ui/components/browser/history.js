@@ -8,9 +8,9 @@ function addOneEntryPerAction() {
   for (const type of ["pointerdown", "click", "keydown", "change", "drop"]) addEventListener(type, act, true);
   addEventListener("popstate", () => { hasActed = false; }, true);
   history.pushState = (...entry) => {
-    const { pathname } = new URL(entry[2] ?? "", location.href);
-    if (pathname !== location.pathname) document.querySelector("[data-testid=stMain]")?.scrollTo(0, 0);
+    const { pathname } = location;
     (hasActed ? push : history.replaceState.bind(history))(...entry);
+    if (location.pathname !== pathname) document.querySelector("[data-testid=stMain]")?.scrollTo(0, 0);
     hasActed = false;
   };
 }
