@@ -568,9 +568,10 @@ def _recorded(lines: Iterable[str], record: list[str], limit: int, file: Source)
     size = inside = 0
     for line in lines:
         size = len(line) + (size if record else 0)
-        inside += bool(record)
-        if inside % LINES_PER_CHECK == LINES_PER_CHECK - 1:
-            check_cells(inside, file.path.stat().st_size, file.name)
+        if record:
+            inside += 1
+            if inside % LINES_PER_CHECK == 0:
+                check_cells(inside, file.path.stat().st_size, file.name)
         record.append(line)
         if size > limit:
             raise csv.Error("row larger than the limit")
@@ -611,14 +612,9 @@ def _json_rows(lines: Iterable[str], source: Source, names: set[str]) -> Iterato
             continue
         nested.clear()
         opened = line.count("{") + line.count("[")
-        has_brackets = opened > line.startswith("{")
-        if opened > MAX_OPENED:  # nothing else runs while the decoder reads a line
-            parts += sum(map(line.count, ",[{"))
-            check_cells(parts, source.path.stat().st_size, source.name)
-            yield Rejection(number, "", f"has more than {MAX_OPENED:,} lists and objects")
-            continue
-        try:
-            value = (with_lists if has_brackets else JSON).decode(line)
+        decoder = with_lists if opened > line.startswith("{") else JSON
+        try:  # nothing else runs while the decoder reads a line
+            value: Any = None if opened > MAX_OPENED else decoder.decode(line)
         except (ValueError, RecursionError):
             value = None
         is_object = isinstance(value, dict)
@@ -627,7 +623,8 @@ def _json_rows(lines: Iterable[str], source: Source, names: set[str]) -> Iterato
             parts += sum(map(line.count, ",[{"))
             check_cells(parts, source.path.stat().st_size, source.name)
         if not is_object:
-            yield Rejection(number, "", "is not a JSON object")
+            too_many = f"has more than {MAX_OPENED:,} lists and objects"
+            yield Rejection(number, "", too_many if opened > MAX_OPENED else "is not a JSON object")
             continue
         if is_nested:  # lists and objects would need much memory
             value = {name: () if isinstance(cell, list | dict) else cell for name, cell in value.items()}

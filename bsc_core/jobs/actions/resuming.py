@@ -129,8 +129,8 @@ def _create(store: RunStore, run: Run, *, is_queued: bool = False) -> Run:
     """Create the run and copy what it needs; with `is_queued`, it belongs in the queue once it is visible."""
     _remove_unfinished(store, run)
     config, status, is_new = run.config(), run.status(), never_started(run)
-    names = [*COPIED, *(f"checkpoints/{name}" for name in _checkpoint_names(run))]
-    names = list(_OF_WAITING_RUN) if is_new else names
+    parts = _OF_WAITING_RUN if is_new else COPIED
+    names = [*parts, *(f"checkpoints/{name}" for name in _checkpoint_names(run))]
 
     def fill(draft: Run) -> None:
         draft.update_status(resumed_from=run.id)  # identifies the draft if this process is killed

@@ -266,9 +266,9 @@ def _draw_best_setting(group: str, runs: list[Run], summary: Summary) -> None:
         st.caption(later if active else "No run of this group is done, so there is no best setting.")
         return
     cell = summary["settings"][0]
-    seeds, evaluated = formatting.plural(len(cell["runs"]), "seed"), _evaluated(cell)
-    over = f" over {seeds if evaluated == len(cell['runs']) else f'{evaluated} of {seeds}'}"
-    over = over if len(cell["runs"]) > 1 else ""
+    number, evaluated = len(cell["runs"]), _evaluated(cell)
+    part = f"{evaluated} of " if evaluated < number else ""
+    over = f" over {part}{formatting.plural(number, 'seed')}" if number > 1 else ""
     interval = intervals(summary, runs)[0]
     value = formatting.metric(cell["mean"]) + (f" {interval}" if interval.startswith("[") else "")
     st.text(f"{cell_name(cell)}: {formatting.metric_name(summary['metric'])} {value}{over}")
