@@ -13,13 +13,11 @@ import numpy as np
 from measure import parser, print_header, print_row
 from scipy.stats import t
 
-from bsc_core.jobs.actions.merging import merge_curve
+from bsc_core.jobs.actions.merging import ALPHAS, merge_curve
 from bsc_core.reproduction.catalog import CLAIMS, RECOMMENDED_SETTINGS
 from bsc_core.reproduction.claims import Claim
 from bsc_core.reproduction.runs import plan_runs
 from bsc_core.runs import GENERAL_SCORE, RunStore
-
-ALPHAS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 
 
 def merged(claim: Claim, data: Path, runs: Path) -> tuple[np.ndarray, str]:

@@ -905,16 +905,29 @@ def _have_equal_settings(run: Run, other: Run) -> bool:
 def new_run_id(config: RunConfig, *others: RunConfig, now: float | None = None) -> str:
     """Return a new id of a run, or of a group of several configs, sortable by time.
 
-    It has the UTC date and time, the name, and four random characters. Without a name, it has the loss and the
-    strategy, of a group only if they are equal in all configs.
+    It has the UTC date and time, the name, and four random characters. Without a name, it has the loss, the strategy
+    and the temperature, of a group only those that are equal in all configs.
     """
     stamp = datetime.fromtimestamp(time.time() if now is None else now, UTC).strftime("%Y%m%d-%H%M%S")
     configs = config, *others
-    losses, strategies = {one.loss.name for one in configs}, {one.batching.strategy for one in configs}
-    equal = [name for names in (losses, strategies) if len(names) == 1 for name in names]
-    words = config.name or "-".join(equal) or "sweep"
-    slug = re.sub(r"[^a-z0-9]+", "-", words.lower()).strip("-")[:40].strip("-") or "run"
+    described = (
+        {one.loss.name for one in configs},
+        {one.batching.strategy for one in configs},
+        set(map(_temperature_word, configs)),
+    )
+    equal = [word for words in described if len(words) == 1 for word in words if word]
+    slug = id_words(config.name or "-".join(equal) or "sweep")[:36].strip("-.") or "run"
     return f"{stamp}-{slug}-{secrets.token_hex(2)}"
+
+
+def _temperature_word(config: RunConfig) -> str:
+    temperature = getattr(config.loss, "temperature", None)
+    return f"t{temperature:g}" if isinstance(temperature, float) else ""
+
+
+def id_words(text: str) -> str:
+    """Return a text as a part of an id: `temperature-0.05` for `Temperature: 0.05`."""
+    return re.sub(r"[^a-z0-9.]+|\.{2,}", "-", text.lower()).strip("-.")
 
 
 def _is_run_id(name: str) -> bool:

@@ -34,10 +34,10 @@ with display.show_errors():
     text_id = selection.selected_text(data, listed)
     marked = selected if text_id is None else np.array([text_id], dtype=np.int32)
 
-    layout, umap_folder = map_view.load_maps(data, rows, method)
+    clicked = pair_matrix.load_pair(data, rows)
+    layout, umap_folder = map_view.load_maps(data, rows, method, in_use=len(clicked) > 0 or len(marked) > 0)
     colorings = map_view.color_texts(data, st.session_state["embeddings.color"], rows)
     trails = listed if animated else selection.NO_TEXTS
-    clicked = pair_matrix.load_pair(data, rows)
     shows_pairs = "pairs" in st.session_state[map_view.SHOW] and not len(marked)
     ten = geometry.ten_pairs(data, rows) if shows_pairs else geometry.NO_PAIRS
     pairs = clicked if len(clicked) else ten

@@ -1,6 +1,7 @@
 """Run folders: atomic writes, reading, ids, and confinement to the runs folder."""
 
 import json
+import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -88,13 +89,15 @@ def test_ids_sort_by_time_and_say_what_the_run_is() -> None:
     named = CONFIG.model_copy(update={"name": "Größe & τ = 0.05 / hard"})
     first, second = new_run_id(CONFIG, now=0.0), new_run_id(named, now=1.0)
     assert first.startswith("19700101-000000-bsc-nearest-")
-    assert second.startswith("19700101-000001-gr-e-0-05-hard-")
+    assert second.startswith("19700101-000001-gr-e-0.05-hard-")
     assert new_run_id(CONFIG, now=0.0) != first
 
 
 def test_the_id_of_a_group_has_what_is_equal_in_all_its_runs() -> None:
     other = CONFIG.model_copy(update={"batching": CONFIG.batching.model_copy(update={"strategy": "random"})})
-    assert new_run_id(CONFIG, CONFIG, now=0.0).startswith("19700101-000000-bsc-nearest-")
+    assert new_run_id(CONFIG, CONFIG, now=0.0).startswith("19700101-000000-bsc-nearest-t0.1-")
+    lower = CONFIG.model_copy(update={"loss": CONFIG.loss.model_copy(update={"temperature": 0.05})})
+    assert re.fullmatch(r"19700101-000000-bsc-nearest-[0-9a-f]{4}", new_run_id(CONFIG, lower, now=0.0))
     assert new_run_id(CONFIG, other, now=0.0).startswith("19700101-000000-bsc-")
     assert "nearest" not in new_run_id(CONFIG, other, now=0.0)
     different = other.model_copy(update={"loss": MSELossConfig()})

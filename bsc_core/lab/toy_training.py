@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Array = NDArray[np.float32]
-TOY_LOSSES = ("bsc", "mnrl", "mse", "pearson", "triplet", "contrastive", "online_contrastive")
+TOY_LOSSES = (
+    *("bsc", "mnrl", "sigmoid", "mse", "pearson", "cosent", "angle"),
+    *("triplet", "contrastive", "online_contrastive"),
+)
 """The losses of pairs, in the lab's order; the browser trains with the same equations."""
 LEARNING_RATE = 0.03
 """For points in the plane, and for a learned temperature."""

@@ -437,7 +437,7 @@ def test_a_locked_lesson_does_not_show_the_probability_that_it_asks_for(visit) -
 @pytest.mark.parametrize(
     ("slug", "control", "words", "setting"),
     [
-        ("mask-margin", "Mask margin", "At a margin of 0.2: false negatives: 9 of 10 removed", "mask=self"),
+        ("mask-margin", "Mask margin", "At a margin of 0.2, the mask removes 9 of 10 false negatives", "mask=self"),
         ("hardness-weights", "Weight strength", "At a strength of 11: hardest negative", "hardness_strength=10"),
         ("matryoshka", "Dimensions", "MRR with the first 128 of 384 dimensions", None),
         ("debiased", "Debiased prior", "At a prior of 0.055: 4 of 6 queries", "debiased_prior=0.05"),

@@ -19,6 +19,9 @@ SETTINGS: list[dict[str, Any]] = [
     *({"name": name, **({"threshold": 0.5} if name == "bsc" else {})} for name in TOY_LOSSES),
     {"name": "bsc", "threshold": 0.5, "learn_temperature": True, "symmetric": False},
     {"name": "mnrl", "learn_temperature": True},
+    {"name": "sigmoid", "learn_temperature": False, "learn_bias": False, "bias": 0.0},
+    {"name": "cosent", "learn_temperature": True},
+    {"name": "angle", "learn_temperature": True},
     {"name": "triplet", "margin": 0.5},
     {"name": "triplet", "margin": 1.9, "reduction": "sum"},
     {"name": "bsc", "threshold": 0.5, "normalization": "l2_columns", "temperature": 0.3},
@@ -55,7 +58,21 @@ def test_the_browser_trains_as_torch_does(scripts, batch: LabBatch, settings: di
         np.testing.assert_allclose(trace[name], getattr(expected, name), atol=1e-4, rtol=1e-4, err_msg=name)
     if trace["temperature"] is not None:
         np.testing.assert_allclose(trace["temperature"], expected.temperature, atol=1e-4)
-        assert (len(set(trace["temperature"])) > 1) == settings.get("learn_temperature", False)
+        is_trained = getattr(loss, "learn_temperature", False) and expected.loss.any()
+        assert (len(set(trace["temperature"])) > 1) == is_trained
+
+
+def test_the_browser_trains_angle_in_an_odd_number_of_dimensions(scripts) -> None:
+    rng = np.random.default_rng(0)
+    sides = [rng.normal(size=(5, 7)).astype(np.float32).astype(np.float64) for _ in range(2)]
+    batch = LabBatch("", *sides, np.array([0.0, 1.0, 0.4, 0.8, 0.4]), tuple("abcde"), tuple("fghij"))
+    loss: LossConfig = LOSS_CONFIGS["angle"].model_validate({})  # type: ignore[assignment]
+    expected = train_points(batch, loss, steps=20)
+    trace = scripts.evaluate(
+        "([batch, loss]) => trainPoints(batch, loss, 20)", [batch.plain(), loss.model_dump(mode="json")]
+    )
+    np.testing.assert_allclose(trace["loss"], expected.loss, rtol=1e-4)
+    np.testing.assert_allclose(trace["similarity"], expected.similarity, atol=1e-4)
 
 
 @pytest.mark.parametrize("preset", ["near_misses", "repeats"])

@@ -18,6 +18,12 @@ from tests.jobs.conftest import add_checkpoint
 
 SWEEP = SweepConfig(over={"loss.temperature": (0.05, 0.1)})
 VALUES: dict[str, Any] = {"data": {"train": "pairs.tsv"}, "training": {"seeds": [1, 2]}}
+NAMES = [
+    "group-001-temperature-0.05-seed-1",
+    "group-002-temperature-0.05-seed-2",
+    "group-003-temperature-0.1-seed-1",
+    "group-004-temperature-0.1-seed-2",
+]
 
 
 @pytest.fixture
@@ -30,7 +36,7 @@ def finish(run: Run, value: float) -> None:
 
 
 def test_a_group_is_queued_in_order_and_each_run_knows_its_setting(store, group):
-    assert Queue(store.root).waiting() == ["group-001", "group-002", "group-003", "group-004"]
+    assert Queue(store.root).waiting() == NAMES
     assert store.list()[::-1] == group
     assert group[2].status().group == "group"
     assert group[2].read_json("group") == {"group": "group", "setting": {"loss.temperature": 0.1}, "seed": 1}
@@ -89,9 +95,9 @@ def test_a_summary_has_mean_deviation_and_best_of_each_setting(group):
     first, second = summary["settings"]
     assert first["setting"] == {"loss.temperature": 0.05}
     assert (first["mean"], first["deviation"]) == (pytest.approx(0.55), pytest.approx(statistics.stdev([0.5, 0.6])))
-    assert (first["seeds"], first["values"], first["best_run"]) == ([1, 2], [0.5, 0.6], "group-002")
+    assert (first["seeds"], first["values"], first["best_run"]) == ([1, 2], [0.5, 0.6], NAMES[1])
     assert second["mean"] == pytest.approx(0.5)
-    assert (summary["best_run"], summary["best_setting"]) == ("group-003", {"loss.temperature": 0.05})
+    assert (summary["best_run"], summary["best_setting"]) == (NAMES[2], {"loss.temperature": 0.05})
 
 
 def test_runs_with_different_main_metrics_are_compared_by_one_of_them(group):
@@ -105,7 +111,7 @@ def test_runs_with_different_main_metrics_are_compared_by_one_of_them(group):
     assert group_summary(group[::-1])["metric"] == "mrr"
     group[0].write_evaluation("after", {"dev": {"spearman": 0.1}})
     summary = group_summary(group)
-    assert (summary["metric"], summary["best_run"]) == ("spearman", "group-003")
+    assert (summary["metric"], summary["best_run"]) == ("spearman", NAMES[2])
     assert [cell["values"] for cell in summary["settings"]] == [[0.9, 0.8], [0.1, None]]
 
 
@@ -180,23 +186,31 @@ def test_a_group_is_created_completely_if_the_queue_fails_and_queued_once(store,
             JobError, match=r"^group group of 4 runs was created but not queued yet .*has locked the queue\);"
         ):
             launch_group(store, configs, "group", over=SWEEP.over, start=lambda store: None)
-    assert requested == ["group-001"]
-    names = [f"group-00{number}" for number in (1, 2, 3, 4)]
-    assert [run.id for run in store.list()[::-1]] == names
+    assert requested == NAMES[:1]
+    assert [run.id for run in store.list()[::-1]] == NAMES
     launch_group(store, configs, "group", over=SWEEP.over, start=lambda store: None)
     reconcile(RunStore(store.root, clock=lambda: time.time() + 61), start=lambda store: None)
-    assert Queue(store.root).waiting() == names
+    assert Queue(store.root).waiting() == NAMES
 
 
 def test_a_group_on_a_full_disk_reports_how_many_runs_were_created(store, monkeypatch):
     create = RunStore.create
 
     def full(store, config, run_id, fill):
-        if run_id == "group-003":
+        if run_id == NAMES[2]:
             raise OSError(28, "No space left on device")
         return create(store, config, run_id, fill)
 
     monkeypatch.setattr(RunStore, "create", full)
     with pytest.raises(JobError, match=r"^group group: 2 of 4 runs were created; .*No space left"):
         launch_group(store, sweep_configs(VALUES, SWEEP), "group", start=lambda store: None)
-    assert Queue(store.root).waiting() == ["group-001", "group-002"]
+    assert Queue(store.root).waiting() == NAMES[:2]
+
+
+def test_the_id_of_a_run_has_the_values_that_fit_and_sections_by_their_name(store):
+    over: dict[str, Any] = {"loss": ({"name": "mse"}, {"name": "bsc", "temperature": 0.05}), "training.epochs": (1,)}
+    over |= {"training.learning_rate": (1e-5, 3e-5), "training.gradient_accumulation_steps": (1, 2)}
+    sweep = SweepConfig(over=over)
+    runs = launch_group(store, sweep_configs(VALUES, sweep), "g", over=sweep.over, start=lambda store: None)
+    assert runs[0].id == "g-001-loss-mse-learning-rate-1e-05-seed-1"
+    assert runs[-1].id == "g-016-loss-bsc-learning-rate-3e-05-seed-2"

@@ -61,6 +61,7 @@ from bsc_core.lab.link import read_link
 from bsc_core.lab.presets import preset_batch, rows_batch, sample_rows, thumbnails
 from bsc_core.lab.settings import LabSettings, explain_batch
 from bsc_core.lab.toy_training import train_points
+from bsc_core.losses.explain import normalize
 from bsc_core.paths import sample_data_folder
 from bsc_core.reproduction.findings import read_findings
 
@@ -164,6 +165,7 @@ def test_a_lower_temperature_gives_the_hardest_negative_of_every_query_more_and_
     row = int(np.argmin(largest[0]))
     similarity = np.delete(explained[0].similarity[row], row)
     assert np.diff(np.sort(similarity)[-2:])[0] < 0.01, "two negatives are almost equally similar"
+    assert np.ptp(np.sort(similarity)[-3:]) < 0.02 < similarity.max() - np.sort(similarity)[-4]
     assert 0.4 < largest[0][row] < 0.6 < 0.9 < np.sort(largest[0])[1]
 
 
@@ -190,6 +192,14 @@ def test_length_wins_without_normalization_and_does_not_with_it() -> None:
     np.testing.assert_array_equal(*(batch.queries for batch in batches))
     plain = explain_batch(batches[0], normalization="range_columns").rows
     assert plain.max(axis=1).min() > 0.9
+    longer = int(facts["longer"]) - 1
+    by_range = explain_batch(preset_batch("stretched"), normalization="range_columns").similarity
+    assert by_range[:, longer].min() > 10, "the dot products of the longer document are clearly above zero"
+    for normalization in ("none", "range_columns", "l2_columns", "minmax_columns"):
+        lengths = np.linalg.norm(normalize(preset_batch("stretched").documents, normalization), axis=1)
+        assert lengths.argmax() == longer
+        assert np.ptp(lengths) > 0.1
+    np.testing.assert_allclose(np.linalg.norm(normalize(preset_batch("stretched").documents, "l2"), axis=1), 1)
     by_column = explain_batch(preset_batch("stretched"), normalization="l2_columns").rows.argmax(axis=1)
     assert 0 < (by_column == int(facts["longer"]) - 1).sum() < int(facts["pairs"])
     alone = explain_batch(preset_batch("stretched"), normalization="range_columns", temperature=1.0).rows
@@ -203,6 +213,9 @@ def test_the_two_directions_are_two_losses_and_give_a_pair_two_probabilities() -
     facts = facts_of.symmetric_facts()
     assert facts["first"] != facts["second"]
     assert float(facts["row"]) - float(facts["column"]) > 0.1
+    pair, cosines = int(facts["pair"]) - 1, explain_batch(preset_batch("confusable")).similarity
+    assert (cosines[:, pair] > cosines[pair, pair]).sum() >= 2, "some queries are closer to the document than its own"
+    assert cosines[pair].argmax() == pair
     both, alone = (explain_batch(preset_batch("confusable"), symmetric=one).gradient for one in (True, False))
     np.testing.assert_allclose(alone.sum(axis=1), 0, atol=1e-9)  # L0: documents of a query compete
     np.testing.assert_allclose((2 * both - alone).sum(axis=0), 0, atol=1e-9)  # L1: queries of a document compete

@@ -14,7 +14,7 @@ from bsc_core.config import DataConfig
 from bsc_core.errors import InputError
 from bsc_core.figures import theme
 from bsc_core.runs import Run, RunStore
-from pages.ui.components import data_cache, display, glossary, page_layout, url
+from pages.ui.components import data_cache, display, glossary, page_layout, sidebar_jobs, url
 from pages.ui.data import uploads
 from tests.helpers.pages import open_app, open_page, page_text
 
@@ -227,3 +227,15 @@ def test_a_dataset_with_the_name_of_sample_data_does_not_replace_it(runs: RunSto
 )
 def test_every_option_of_a_select_box_has_its_own_label(labels: dict[str, str], shown: list[str]) -> None:
     assert list(data_cache.unique_labels(labels).values()) == shown
+
+
+@pytest.mark.parametrize(
+    ("run_id", "text"),
+    [
+        ("20260101-000000-bsc-nearest-9907-012-temperature-0.05-seed-1", "30% · …9907-012"),
+        ("20260101-000000-mse-12ab", "30% · mse-12ab"),
+        ("20260101-000000-bsc-nearest-t0.05-12ab", "30% · …t0.05-12ab"),
+    ],
+)
+def test_the_sidebar_names_a_run_by_what_distinguishes_it(run_id: str, text: str) -> None:
+    assert sidebar_jobs.label("30%", run_id) == text

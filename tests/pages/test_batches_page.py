@@ -83,7 +83,7 @@ def test_the_title_of_a_matrix_counts_collisions_and_their_cells() -> None:
     values = np.eye(4, dtype=np.float32)
     cells = similarity.Cells(values, rows, rows, positive, collides, nothing)
     assert (cells.kinds() == similarity.COLLISION).sum() == 3
-    assert batch_view.matrix_sentence(cells).endswith(", 2 collisions (3 cells).")
+    assert batch_view.matrix_sentence(cells).endswith(", 2 collisions in 3 cells.")
     assert batch_view.matrix_sentence(replace(cells, collisions=nothing)).endswith(", 0 collisions.")
 
 

@@ -295,11 +295,11 @@ def test_values_that_differ_between_the_seeds_of_a_setting_are_shown_for_all_of_
 
 def test_a_setting_of_several_runs_has_a_color_that_no_run_has(finished, another) -> None:
     members = [another("seed-1", noise=0.2, seed=1), another("warm", noise=0.3, learning_rate=0.5)]
-    runs = [finished, *members]
+    runs, rest = [finished, *members], another("rest", noise=0.4, learning_rate=0.7)
     several = settings.group_by_setting(runs)
     untrained = settings.untrained_and_trained(finished)[0]
     view = settings.ComparisonView(several, several[0], untrained, "dev", "mrr", ["mrr"])
-    of_runs = run_data.run_colors([run.id for run in runs])
+    of_runs = run_data.colors_alone([run.id for run in [*runs, rest]])
     merged, single = view.colors(several)
     assert merged not in of_runs
     assert single == run_data.run_colors([several[0].runs[0].id, "warm"])[1]

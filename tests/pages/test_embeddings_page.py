@@ -161,6 +161,25 @@ def test_the_title_says_that_the_pca_map_is_shown_while_umap_is_computed(
     assert any("before training and after training (PCA); " in title for title in figure_titles(app))
 
 
+def test_a_umap_map_that_becomes_ready_does_not_replace_the_map_with_a_selection(
+    finished: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(map_task, "start", lambda *arguments: None)
+    monkeypatch.setattr(background_task, "elapsed_seconds", lambda folder: 1.0)
+    data = run_data.load_splits(finished)
+    link = {selection.SELECTED: f"{data.texts.digest[:6]}-{selection.pack_ids([0, 3])}"}
+    app = open_page("embeddings", run=finished.id, **link)
+    rows, points = np.arange(len(data.texts), dtype=np.int32), np.zeros((len(data.texts), 2))
+    monkeypatch.setattr(map_task, "load_maps", lambda folder: map_task.Maps(rows, [points, points], [0.5, 0.5]))
+    app.run()
+    assert any("(PCA; UMAP is ready)" in title for title in figure_titles(app))
+    assert "The UMAP map is ready" in page_text(app)
+    app.button(key="embeddings.show_umap").click().run()
+    assert any("(UMAP)" in title for title in figure_titles(app))
+    assert "2 texts selected" in page_text(app)
+    assert "embeddings.show_umap" not in [button.key for button in app.button]
+
+
 def test_the_title_states_how_the_distance_of_positive_pairs_changed(mapped: Run) -> None:
     data = map_data(mapped)
     dev = data.dataset.dev

@@ -143,6 +143,14 @@ def test_a_margin_that_no_cosine_distance_reaches_is_reported(lab: Callable[...,
     assert words not in page_text(lab(source="circle", watch="triplet"))
 
 
+def test_a_loss_that_compares_labels_states_that_equal_labels_give_0(lab) -> None:
+    words = "All pairs of this batch have the same label, so the loss is 0 at each step"
+    assert f"{words}: order of the cosines (CoSENT) and order of the angles (AnglE)." in page_text(
+        lab(source="circle", watch="cosent", second_loss="angle")
+    )
+    assert words not in page_text(lab(source="circle", watch="sigmoid"))
+
+
 def test_a_loss_without_a_margin_has_no_control_for_it(lab: Callable[..., AppTest]) -> None:
     app = lab(source="circle", watch="bsc", second_loss="mse")
     assert "learn.1.margin" not in [one.key for one in app.number_input]

@@ -70,7 +70,7 @@ def test_a_link_with_a_guess_or_of_an_earlier_version_shows_the_answer(open_less
             {"at": "0.5"},
             "With the untrained encoder, it is nearest for 48% and 65%. The classifier",
         ),
-        ("mask-margin", {"at": "0.15"}, "At a margin of 0.15: false negatives: 9 of 10 removed"),
+        ("mask-margin", {"at": "0.15"}, "At a margin of 0.15, the mask removes 9 of 10 false negatives"),
         ("hardness-weights", {"at": "10"}, "At a strength of 10: hardest negative 77%"),
         ("matryoshka", {"at": "16"}, "MRR with the first 16 of 384 dimensions"),
         ("debiased", {"at": "0.05"}, "At a prior of 0.05: 4 of 6 queries have a gradient on their negatives"),

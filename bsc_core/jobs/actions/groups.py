@@ -7,12 +7,14 @@ from contextlib import suppress
 from typing import Any
 
 from bsc_core.config import RunConfig, flatten
+from bsc_core.config.reading import format_value
 from bsc_core.errors import JobError
 from bsc_core.jobs.actions.launching import Start, create_run, enqueue
 from bsc_core.jobs.local.processes import start_supervisor
-from bsc_core.runs import GROUP, Run, RunStore, without_resumed
+from bsc_core.runs import GROUP, Run, RunStore, id_words, without_resumed
 
 _SEED = "training.seed"
+MAX_WORDS = 36  # characters of an id
 _EXCLUDED = frozenset({_SEED, "training.seeds", "name"})
 
 
@@ -23,17 +25,33 @@ def group_members(
 
     Args:
         configs: Config of each run.
-        group: Id of the group; the ids of its runs are `GROUP-001` and so on.
+        group: Id of the group; the ids of its runs are `GROUP-001-temperature-0.05-seed-1` and so on, with the
+            values that differ in the group, as far as they fit in MAX_WORDS characters.
         over: Keys in which the settings differ; empty: determined by comparing the configs. A section, such as `loss`,
             is replaced by the keys in which it differs if several of its values have the same name.
     """
     keys = [key for key in over if key != _SEED] or differing_keys(configs)
     keys = [one for key in keys for one in _distinguishing_keys(key, configs)]
     width = max(3, len(str(len(configs))))
-    for number, config in enumerate(configs, start=1):
-        values = config.model_dump(mode="json")
-        setting = {key: _value(values, key) for key in keys}
-        yield f"{group}-{number:0{width}d}", config, {"group": group, "setting": setting, "seed": config.training.seed}
+    settings = [{key: _value(config.model_dump(mode="json"), key) for key in keys} for config in configs]
+    seeds = [config.training.seed for config in configs]
+    differing = [key for key in keys if any(one[key] != settings[0][key] for one in settings)]
+    has_seeds = len(set(seeds)) > 1
+    for number, (config, setting, seed) in enumerate(zip(configs, settings, seeds, strict=True), start=1):
+        words = _words({key: setting[key] for key in differing} | ({_SEED: seed} if has_seeds else {}))
+        run_id = f"{group}-{number:0{width}d}-{words}".removesuffix("-")
+        yield run_id, config, {"group": group, "setting": setting, "seed": seed}
+
+
+def _words(setting: Mapping[str, Any]) -> str:
+    """Return a setting as a part of an id, such as `temperature-0.05-seed-1`: what fits, with a section by its name."""
+    words = ""
+    for key, value in setting.items():
+        name, value = key.removesuffix(".name"), value.get("name") if isinstance(value, Mapping) else value
+        value = value.rpartition("/")[2] if isinstance(value, str) else value  # of a path or a model of the hub
+        longer = id_words(f"{words}-{name.rpartition('.')[2]}-{format_value(value)}".replace("_", "-"))
+        words = longer if len(longer) <= MAX_WORDS else words
+    return words
 
 
 def launch_group(

@@ -20,7 +20,7 @@ LOW, USUAL, HIGH = 0.02, 0.1, 2.0
 
 @cache
 def losses_by_size() -> dict[int, NDArray[np.float64]]:
-    """Return for each of SIZES the loss L0 of random batches (SUBSETS,) of sixteen pairs on different topics.
+    """Return for each of SIZES the loss L0 of random batches (SUBSETS,) of the same sixteen pairs.
 
     L0 = -mean log softmax(cosine / temperature) of the own document, at the lab's temperature.
     """

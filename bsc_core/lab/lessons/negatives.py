@@ -19,7 +19,7 @@ STRENGTHS = tuple(map(float, range(21)))
 """Strengths of the hardness weights."""
 PRIORS = tuple(np.round(np.arange(0, 0.251, 0.005), 3).tolist())
 """Priors of the debiased loss."""
-RANKS = ("hardest negative", "second negative", "other negatives")
+RANKS = ("hardest negative", "second hardest negative", "other negatives")
 
 
 @cache

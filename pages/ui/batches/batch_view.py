@@ -298,9 +298,10 @@ def matrix_sentence(cells: similarity.Cells) -> str:
 
 
 def _collisions(collides: np.ndarray) -> str:
-    """Return the number of pairs of rows, as in the table of the plans, and of cells: `3 collisions (6 cells)`."""
-    number = formatting.plural(int(np.triu(collides | collides.T).sum()), "collision")
-    return f"{number} ({formatting.plural(int(collides.sum()), 'cell')})" if collides.any() else number
+    """Return the number of pairs of rows, as in the table of plans, and of cells if both cells of a pair collide."""
+    number, cells = int(np.triu(collides | collides.T).sum()), int(collides.sum())
+    text = formatting.plural(number, "collision")
+    return text if cells == number else f"{text} in {formatting.plural(cells, 'cell')}"
 
 
 def draw_pinned_pair(batch: BatchView, source: BatchSource) -> None:

@@ -34,6 +34,7 @@ UNTRAINED_KEY = "untrained"
 SEED = "training.seed"
 IGNORED_KEYS = frozenset({"name", SEED, "training.seeds"})
 MAX_KEYS_IN_NAME = 2
+MAX_COLORED = 200  # runs whose colors a setting avoids
 MIN_DIMENSIONS = 8  # of truncated vectors
 MAX_VALUE_LENGTH = 28
 METRIC, SPLIT, AGAINST, SEEDS = "metric", "split", "against", "seeds"  # query parameters
@@ -94,11 +95,14 @@ class ComparisonView:
     def colors(self, settings: Sequence[Setting]) -> list[str]:
         """Return the color of each setting: that of its run, gray for the untrained encoder.
 
-        A setting of several runs has a color that no run of the figure has, or that of its first run if there is none.
+        A setting of several runs has a color that no run has, else one that no run of the figure has, else that of its
+        first run.
         """
         first = run_data.run_colors([one.runs[0].id for one in self.settings])
         every = run_data.run_colors([run.id for one in self.settings for run in one.runs])
-        free = iter([color for color in theme.RUNS if color not in {*first, *every}])
+        others = run_data.colors_alone([run.id for run in data_cache.run_store().list()[:MAX_COLORED]])
+        unused = [color for color in theme.RUNS if color not in {*first, *every}]
+        free = iter(sorted(unused, key=others.count))
         by_key = {
             one.key: color if len(one.runs) == 1 else next(free, color)
             for one, color in zip(self.settings, first, strict=True)

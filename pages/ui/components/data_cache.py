@@ -67,8 +67,14 @@ def run_store() -> RunStore:
 
 
 def short_id(run_id: str) -> str:
-    """Return the id of a run or a group without its leading date and time: its name and four random characters."""
-    return re.sub(r"^\d{8}-\d{6}-", "", run_id)
+    """Return the id of a run or a group without its leading date and time: its name and four random characters.
+
+    Of a run of a group, it has only these characters of the group, its number and its setting:
+    `9907-001-temperature-0.05`.
+    """
+    name = re.sub(r"^\d{8}-\d{6}-", "", run_id)
+    member = re.search(r"(?:^|-)([0-9a-f]{4}-\d{3,5}-.+)", name)
+    return member[1] if member else name
 
 
 def datasets() -> dict[str, DatasetChoice]:

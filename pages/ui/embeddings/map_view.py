@@ -29,6 +29,7 @@ MAX_NUMBERS = 80_000_000  # 200,000 vectors of the default encoder
 SEARCH_RESULT = "error"
 OVERLAYS = {"pairs": "Ten pairs", "labels": "Labels", "contours": "Density"}
 SHOW = "embeddings.show"
+PCA_SHOWN = "embeddings.pca_shown"  # session key: the folder of the UMAP map in whose place PCA was shown
 FIELD_WIDTH = 200  # pixels
 NEIGHBORS = 10
 NOTES_STYLE = "<style>.st-key-embeddings-notes { min-height: 3rem; }</style>"  # progress and sentence are as high
@@ -151,14 +152,18 @@ def _search_results(data: DatasetSplits, frame: Frame, texts: np.ndarray | None)
     return text_attributes.errors(data, frame.vectors(texts), texts)
 
 
-def load_maps(data: MapData, rows: np.ndarray, method: str) -> tuple[map_task.Maps, Path | None]:
-    """Return the maps, and the folder of the task that computes UMAP, during which the maps are those of PCA."""
+def load_maps(data: MapData, rows: np.ndarray, method: str, *, in_use: bool) -> tuple[map_task.Maps, Path | None]:
+    """Return the maps, and the folder of the task that computes UMAP if the maps are those of PCA instead.
+
+    These are shown until UMAP is ready and, if the map is then in use, until the user asks for UMAP.
+    """
     files = [one.file for one in data.frames]
     if method == "umap":
         folder = map_task.map_folder(data.folder, files, rows, method, SEED)
         ready = map_task.load_maps(folder)
-        if ready is not None:
+        if ready is not None and not (in_use and st.session_state.get(PCA_SHOWN) == folder.name):
             return ready, None
+        st.session_state[PCA_SHOWN] = folder.name
         map_task.start(folder, files, rows, method, SEED)
     pca = _pca_maps(map_task.map_folder(data.folder, files, rows, "pca", SEED).name, files, rows)
     return pca, folder if method == "umap" else None
@@ -192,6 +197,12 @@ def draw_notes(data: MapData, layout: map_task.Maps, umap_folder: Path | None) -
     with st.container(key="embeddings-notes"):
         if umap_folder is None:
             st.caption(preservation_sentence(data, layout))
+        elif map_task.load_maps(umap_folder) is not None:
+            row = st.container(horizontal=True, vertical_alignment="center")
+            row.caption("The UMAP map is ready. The selection is kept.", width="content")
+            row.button(
+                "Show the UMAP map", key="embeddings.show_umap", on_click=st.session_state.pop, args=(PCA_SHOWN, None)
+            )
         else:
             seconds = map_task.expected_seconds(len(layout.rows), len(data.frames))
             is_late = background_task.elapsed_seconds(umap_folder) > seconds
@@ -281,6 +292,7 @@ def frame(
         left = seconds - background_task.elapsed_seconds(umap_folder)
         failed = background_task.read_progress(umap_folder).error
         soon = f"UMAP in about {formatting.duration(left)}" if left > 0 else "UMAP is still being computed"
+        soon = "UMAP is ready" if map_task.load_maps(umap_folder) is not None else soon
         shown = "PCA" if failed else f"PCA; {soon}"
     title = f"{formatting.plural(len(layout.rows), 'text')}, {names} ({shown})"
     if number_selected is not None:

@@ -77,7 +77,7 @@ from pages.ui.loss_lab.view import cells
 
 _triplets = mount("bsc_lesson_triplets", "triplets", Path(__file__).with_name("triplets.js"))
 VALUE, ROW = "at", "row"
-TRAINED = "To be fast, only a linear map of the vectors is trained here, on few texts; a run trains the encoder."
+TRAINED = "To save time, this lesson trains only a linear map of the vectors, on few texts; a run trains the encoder."
 LOCKED = "lessons.locked"  # session key: whether the controls are disabled
 PARAMETERS = (VALUE, ROW, *LabSettings.__dataclass_fields__)
 """The URL parameters of a lesson's control, and of the row that it displays."""
@@ -115,7 +115,7 @@ def _loss_lab(lesson: LabLesson, key: str) -> None:
     key = f"{key}.{url.revision()}"
     batch = lesson.batch()
     with display.figure_frame(
-        "Every cell of the softmax",
+        "Matrices of this batch",
         name=f"lesson.{lesson.slug}",
         data=lambda: cells(batch, explain_batch(batch, state.settings)),
         key=f"{key}.figure",
@@ -243,7 +243,7 @@ computed_once = st.cache_data(max_entries=256, show_spinner=False)
 
 
 def _batch_size(key: str) -> None:
-    batch = rows_batch("Pairs on different topics", *sample_rows("sixteen"))
+    batch = rows_batch("Sixteen pairs", *sample_rows("sixteen"))
     one_direction = LabSettings(symmetric=False)
     figure = st.container()  # above the matrix, so that both are visible with the slider
     size = _lab(key, batch, one_direction, panels=("softmax",), sizes=SIZES, start=float(SMALL_BATCH))
@@ -257,20 +257,20 @@ def _batch_size(key: str) -> None:
 def _losses_by_size(size: int) -> tuple[list[Picture], str]:
     losses = losses_by_size()
     table = figures.metric_table(list(SIZES), {"mean loss": [losses[one].tolist() for one in SIZES]})
-    equal = "all similarities equal: ln B"
+    equal = "all cosines equal: ln B"
     title = "Loss of one encoder by batch size"
     baseline = (equal, [float(np.log(one)) for one in SIZES])
     figure = figures.metrics_figure(
         table, size, title=title, axis="batch size B", value="loss", baseline=baseline, height=ABOVE
     )
     batches = f"{len(losses[size])} random batches"
-    sample = f" The loss is the mean of {batches}, and the band their range. The matrix shows another single batch."
+    sample = f" The loss is the mean of {batches}, and the band their range. The matrix shows another batch."
     sample = "" if size == SIZES[-1] else sample
     alt = f"Loss by batch size, from {SIZES[0]} to {SIZES[-1]} pairs, below the logarithm of the batch size."
     mean, equal_loss = formatting.metric(float(losses[size].mean())), formatting.metric(float(np.log(size)))
     return [_picture("size", figure, alt, table)], (
         f"At batch size {size}: {formatting.plural(size - 1, 'negative')} for each query, {size * (size - 1)} negative "
-        f"pairs; loss {mean}, and {equal_loss} if all similarities were equal.{sample}"
+        f"pairs; loss {mean}, and {equal_loss} if all cosines were equal.{sample}"
     )
 
 
@@ -306,7 +306,7 @@ def _shares_of_negatives(row: int, temperature: float) -> tuple[list[Picture], s
     present = shares[shares > 0]
     effective = float(np.exp(-(present * np.log(present)).sum()))
     return [_picture("temperature", figure, f"{title}: {', '.join(texts)}.")], (
-        f"Query {row + 1}: {batch.query_texts[row]} At temperature {temperature:g}, the hardest negative gets "
+        f"Query {row + 1}: “{batch.query_texts[row]}” At temperature {temperature:g}, the hardest negative gets "
         f"{formatting.percent(shares[0])} of the gradient on the negatives; the effective number of negatives is "
         f"{effective:.1f}. The loss of the entire batch is {explained.total:.3f}; the absolute gradients on its "
         f"cosines sum to {total:.1f}."
@@ -359,7 +359,7 @@ def _paraphrases(treatment: str) -> tuple[list[Picture], str]:
     title = f"The false negative {'gets closer' if rises else 'is pushed away'}"
     other = paraphrase_results(excluded=treatment != "excluded").other.mean(axis=0).tolist()
     baseline = (
-        "false negative, if it is a negative" if treatment == "excluded" else "false negative, if excluded",
+        "false negative, if not excluded" if treatment == "excluded" else "false negative, if excluded",
         other,
     )
     figure = figures.metrics_figure(
@@ -376,7 +376,7 @@ def _paraphrases(treatment: str) -> tuple[list[Picture], str]:
 
 
 def _combined_loss(key: str) -> None:
-    _show(*_sums(_slider("Share of BSC (mu): 0 is MSE only, 1 is batch softmax only", MUS, key, 0.0)))
+    _show(*_sums(_slider("Weight of BSC (mu): 0 is MSE alone, 1 is BSC alone", MUS, key, 0.0)))
 
 
 @computed_once
@@ -388,7 +388,7 @@ def _sums(mu: float) -> tuple[list[Picture], str]:
     )
     title, untrained = "Held-out questions", ("untrained", [graded_results(None, held_out=True)[0].mrr] * len(MUS))
     figure = figures.metrics_figure(
-        table, mu, title=title, axis="share of BSC (mu)", value="MRR", lowest=np.inf, baseline=untrained
+        table, mu, title=title, axis="weight of BSC (mu)", value="MRR", lowest=np.inf, baseline=untrained
     )
     pictures = [_picture("mu.mrr", figure, f"{title} by mu.", table)]
     title, alt = "Training pairs, one subset", "Cosine of each training pair after training, over its grade."
@@ -494,9 +494,9 @@ def _cosines_by_class(mix: float) -> tuple[list[Picture], str]:
     return [picture, classes], (
         f"At {mix:g}, the entailed hypothesis is nearest for {nearest} of the training premises and {held_nearest} of "
         f"the held-out premises. With the untrained encoder, it is nearest for {before} and {held_before}. The "
-        f"classifier is right for {accuracy} of the training rows and {held_accuracy} of the held-out rows. Means over "
-        f"{SEEDS} training subsets; bands: their range. Dashed: untrained, held-out. Cosines: training rows, first "
-        f"subset. {TRAINED}"
+        f"classifier is right for {accuracy} of the training pairs and {held_accuracy} of the held-out pairs. Means "
+        f"over {SEEDS} training subsets; bands: their range. Dashed: the untrained encoder on held-out premises. The "
+        f"cosines are those of the training pairs of the first subset. {TRAINED}"
     )
 
 
@@ -509,11 +509,11 @@ def _removed_negatives(margin: float) -> tuple[list[Picture], str]:
     removed, gaps = removed_counts(margin), cosine_gaps()
     names = {kind: f"{kind}: {removed[kind]} of {cells.sum()} removed" for kind, cells in kinds_of_negatives().items()}
     values = {names[kind]: -gaps[cells] for kind, cells in kinds_of_negatives().items()}
+    counts = [f"{removed[kind]} of {cells.sum()} {kind}" for kind, cells in kinds_of_negatives().items()]
     title = f"Negatives of {len(gaps)} queries; shaded: below the margin, removed"
     figure = figures.limit_figure(values, margin, title=title, axis="cosine of the positive minus that of the negative")
     return [_picture("mask", figure, f"{title}. {'; '.join(names.values())}.")], (
-        f"At a margin of {margin:g}: {'; '.join(names.values())}. The mask uses the cosines of the encoder itself. A "
-        "false negative is a right answer with another wording."
+        f"At a margin of {margin:g}, the mask removes {', '.join(counts[:-1])} and {counts[-1]}."
     )
 
 
@@ -559,7 +559,7 @@ def _shares_by_strength(strength: float) -> tuple[list[Picture], str]:
     return [shares_picture, _picture("hardness.positive", figure, f"{title} by strength.", table)], (
         f"At a strength of {strength:g}: {', '.join(texts)} of the gradient on the negatives; mean probability of the "
         f"positive {own.mean():.2f}. Temperature {USUAL:g}; without weights, temperature "
-        f"{equal_temperature(strength):.3f} gives the same shares. Means of {len(own)} easily confused questions."
+        f"{equal_temperature(strength):.3f} gives the same shares. Means of {len(own)} easily confused queries."
     )
 
 
@@ -658,7 +658,7 @@ def _pulls_by_prior(prior: float) -> tuple[list[Picture], str]:
     return pictures, (
         f"At a prior of {prior:g}: {remaining.sum()} of {len(remaining)} queries have a gradient on their negatives. "
         "The first figure shows the sum of the gradients on the negatives of a query. The second shows the absolute "
-        "gradient on its positive. Both are those of the matrix, multiplied by the number of pairs and the "
+        "gradient on its positive. The gradients are those of the matrix, multiplied by the number of pairs and the "
         "temperature. Without a prior, both are one minus the probability of the positive."
     )
 

@@ -197,7 +197,7 @@ def _finding_sentences(findings: tuple[str, ...]) -> dict[str, str]:
         source = "From the papers"
         if statement:
             arms, claim = statement
-            source = "Part of a claim about this"
+            source = "Part of a claim on the Findings page"
             statements = [one for one in results[name]["statements"] if arms.split() == [one["better"], one["worse"]]]
             (verdict,) = {one["verdict"] for one in statements}
         for short, about in NAMES.items():
@@ -214,7 +214,9 @@ def recap() -> None:
     right = len(LESSONS) - len(state["missed"])
     with st.container(border=True):
         st.subheader(f"All lessons done, {right} of {len(LESSONS)} right at the first guess", anchor=False)
-        st.markdown("Train an encoder on your data, or look for right answers among the negatives of its batches:")
+        st.markdown(
+            "Train an encoder on your data, or look for right answers among the negatives in batches of your data:"
+        )
         with st.container(horizontal=True):
             page_layout.next_step_button("New run", "train", key=f"{PAGE}.train", primary=False)
             page_layout.next_step_button("Batches", "batches", key=f"{PAGE}.batches", primary=False)

@@ -10,8 +10,30 @@ const MNRL = {
 };
 const zeros = (rows) => rows.map((row) => row.map(() => 0));
 
-// Value of a loss on a batch, and its gradients by the similarities and by log tau.
-function pairLoss(batch, loss, temperature) {
+const softplus = (value) => Math.max(0, value) + Math.log1p(Math.exp(-Math.abs(value)));
+const sigmoid = (value) => 1 / (1 + Math.exp(-value));
+// A complex vector, with the real parts first, times i; an odd width is padded with 0.
+function rotated(vector) {
+  const half = Math.ceil(vector.length / 2), [real, imaginary] = [vector.slice(0, half), vector.slice(half)];
+  return [...Array.from({ length: half }, (_, d) => -(imaginary[d] ?? 0)), ...real].slice(0, vector.length);
+}
+
+// log(1 + sum of exp(s_j - s_i) over all pairs of rows with y_i > y_j), and its gradient by the scores s.
+function orderLoss(scores, labels) {
+  const cells = labels.flatMap((high, i) => labels.flatMap((low, j) => (high > low ? [{ i, j, term: scores[j] - scores[i] }] : [])));
+  const highest = Math.max(0, ...cells.map(({ term }) => term));
+  const sum = Math.exp(-highest) + total(cells.map(({ term }) => Math.exp(term - highest))), slopes = scores.map(() => 0);
+  for (const { i, j, term } of cells) {
+    const share = Math.exp(term - highest) / sum;
+    slopes[i] -= share;
+    slopes[j] += share;
+  }
+  return { value: highest + Math.log(sum), slopes };
+}
+
+// Value of a loss on a batch, and its gradients: by the similarities, by log tau, by the bias, and by the product of each
+// query with i times its document (AnglE).
+function pairLoss(batch, loss, temperature, bias) {
   if (loss.name === "bsc" || loss.name === "mnrl") {
     const result = explainBatch(batch, { ...(loss.name === "bsc" ? loss : MNRL), temperature });
     const byLogTemperature = -total(result.gradient.flatMap((row, i) => row.map((g, j) => g * result.similarity[i][j])));
@@ -21,7 +43,7 @@ function pairLoss(batch, loss, temperature) {
   const cosines = labels.map((_, i) => similarity[i][i]), pairs = labels.length;
   const positive = labels.map((label) => label > 0.5), { margin, reduction } = loss;
   const share = reduction === "sum" ? 1 : 1 / pairs;
-  let value = 0;
+  let value = 0, byLogTemperature = 0, byBias = 0, byRotated = null;
   const add = (i, j, term, slope) => {
     value += term;
     gradient[i][j] += slope;
@@ -71,9 +93,30 @@ function pairLoss(batch, loss, temperature) {
       });
       break;
     }
+    case "sigmoid":
+      similarity.forEach((row, i) => row.forEach((cosine, j) => {
+        const sign = i === j && positive[i] ? 1 : -1, logit = cosine / temperature + bias;
+        const slope = (-sign * sigmoid(-sign * logit)) / pairs;
+        add(i, j, softplus(-sign * logit) / pairs, slope / temperature);
+        byLogTemperature -= (slope * cosine) / temperature;
+        byBias += slope;
+      }));
+      break;
+    case "cosent": case "angle": {
+      const [left, right] = [batch.queries, batch.documents].map((vectors) => normalize(vectors, "l2"));
+      const sums = cosines.map((cosine, i) => cosine + (loss.name === "angle" ? dot(left[i], rotated(right[i])) : 0));
+      const signs = sums.map((sum) => (loss.name === "angle" ? Math.sign(sum) : 1));
+      const result = orderLoss(sums.map((sum, i) => (signs[i] * sum) / temperature), labels);
+      const slopes = result.slopes.map((slope, i) => (slope * signs[i]) / temperature);
+      slopes.forEach((slope, i) => add(i, i, 0, slope));
+      if (loss.name === "angle") byRotated = slopes;
+      byLogTemperature = -dot(slopes, sums);
+      value = result.value;
+      break;
+    }
     default: throw new Error(`${loss.name} has no training in the browser`);
   }
-  return { value, gradient, byLogTemperature: 0 };
+  return { value, gradient, byLogTemperature, byBias, byRotated };
 }
 
 // The gradient by the vectors of one side, from the one by its normalized vectors.
@@ -142,20 +185,25 @@ function mainAxes(rows) {
 function trainPoints(batch, loss, steps = 100) {
   const pairs = batch.queries.length, normalization = loss.name === "bsc" ? loss.normalization : "l2";
   const vectors = [...batch.queries, ...batch.documents].map((row) => [...row]);
-  const logTemperature = [[Math.log(loss.temperature ?? 1)]];
+  const logTemperature = [[Math.log(loss.temperature ?? 1)]], bias = [[loss.bias ?? 0]];
   const dimensions = vectors[0].length;
   const stepVectors = adam(vectors, dimensions > 2 ? RATE_OF_TEXTS / Math.sqrt(dimensions / 2) : LEARNING_RATE);
-  const stepTemperature = adam(logTemperature, LEARNING_RATE);
+  const [stepTemperature, stepBias] = [adam(logTemperature, LEARNING_RATE), adam(bias, LEARNING_RATE)];
   const trace = { points: [], moves: [], similarity: [], loss: [], temperature: loss.temperature ? [] : null, correct: [], gap: [] };
   for (let step = 0; step <= steps; step++) {
     logTemperature[0][0] = clamp(logTemperature[0][0], LOWEST_LOG_TEMPERATURE, HIGHEST_LOG_TEMPERATURE);
     const temperature = loss.learn_temperature ? Math.exp(logTemperature[0][0]) : loss.temperature;
     const now = { ...batch, queries: vectors.slice(0, pairs), documents: vectors.slice(pairs) };
-    const { value, gradient, byLogTemperature } = pairLoss(now, loss, temperature);
+    const { value, gradient, byLogTemperature, byBias, byRotated } = pairLoss(now, loss, temperature, bias[0][0]);
     const [left, right] = [now.queries, now.documents].map((side) => normalize(side, normalization));
+    const [byLeft, byRight] = [bySide(gradient, right), bySide(transpose(gradient), left)];
+    byRotated?.forEach((slope, i) => {
+      const [byQuery, byDocument] = [rotated(right[i]), rotated(left[i])];
+      byQuery.forEach((_, d) => { byLeft[i][d] += slope * byQuery[d]; byRight[i][d] -= slope * byDocument[d]; });
+    });
     const slopes = [
-      ...throughNormalization(now.queries, bySide(gradient, right), normalization),
-      ...throughNormalization(now.documents, bySide(transpose(gradient), left), normalization)];
+      ...throughNormalization(now.queries, byLeft, normalization),
+      ...throughNormalization(now.documents, byRight, normalization)];
     const { similarity, positive } = prepare(now, MNRL);
     trace.points.push(normalize(vectors, "l2"));
     trace.moves.push(slopes.map((row) => row.map((slope) => -slope)));
@@ -168,6 +216,7 @@ function trainPoints(batch, loss, steps = 100) {
       row[i] - Math.max(...row.filter((_, j) => batch.document_ids[j] !== batch.document_ids[i])))));
     stepVectors(slopes);
     if (loss.learn_temperature) stepTemperature([[byLogTemperature]]);
+    if (loss.learn_bias) stepBias([[byBias]]);
   }
   if (dimensions > 2) {
     const axes = mainAxes(trace.points.filter((_, step) => step % AXES_EVERY === 0).flat());

@@ -30,6 +30,8 @@ SOURCES = {
     "dataset": "Dataset",
     "typed": "Typed texts",
 }
+TEMPERATURE_LOSSES = [name for name in TOY_LOSSES if "temperature" in LOSS_CONFIGS[name].model_fields]
+COMPARES_LABELS = ("pearson", "cosent", "angle")  # of the pairs of a batch
 VECTORS = {False: "Vectors of the texts", True: "Word vectors (static encoder)"}
 GLOSSARY = (
     *("temperature", "symmetric", "effective_negatives", "gradient", "normalization", "duplicates", "mask"),
@@ -253,7 +255,7 @@ def toy_training(batch: LabBatch, state: LabState) -> None:
     words = has_texts and more_cell.selectbox(
         "Trained vectors", list(VECTORS), int(start.words), format_func=VECTORS.get, key=_key("words")
     )
-    has_temperature = not {name, second}.isdisjoint(("bsc", "mnrl"))
+    has_temperature = not {name, second}.isdisjoint(TEMPERATURE_LOSSES)
     if not has_texts:
         with more_cell:
             _select_temperature(state.settings.temperature, disabled=not has_temperature)
@@ -290,6 +292,11 @@ def toy_training(batch: LabBatch, state: LabState) -> None:
     for loss in losses:
         if isinstance(loss, TripletLossConfig) and (warning := loss.margin_warning):
             st.caption(warning)
+    graded = [LOSS_NAMES[loss.name] for loss in losses if loss.name in COMPARES_LABELS]
+    if graded and len(set(batch.labels.tolist())) == 1:
+        st.caption(
+            f"All pairs of this batch have the same label, so the loss is 0 at each step: {' and '.join(graded)}."
+        )
     columns = batch.query_texts, batch.document_texts, batch.queries.tobytes(), batch.labels.tobytes()
     key = f"{batch.title} {hash(columns)}"
     with turns.turn():
@@ -319,7 +326,8 @@ def _use_temperature(key: str) -> None:
 
 def _toy_loss(name: str, settings: LabSettings, learn_temperature: bool, margin: float) -> LossConfig:
     config = {"name": name} | (settings.loss_values() if name == "bsc" else {})
-    config |= {"learn_temperature": learn_temperature} if name in ("bsc", "mnrl") else {}
+    if name in TEMPERATURE_LOSSES:
+        config |= {"temperature": settings.temperature, "learn_temperature": learn_temperature}
     config |= {"margin": margin} if name == "triplet" else {}
     return LOSS_CONFIGS[name].model_validate(config)  # type: ignore[return-value]
 

@@ -193,7 +193,7 @@ def _draw_table(runs: list[Run], selected: list[str]) -> None:
         column_order=[name for name in order if _is_useful(name, rows)],
         column_config={
             **display.COLOR_COLUMN,
-            "Run": st.column_config.TextColumn(width=180),
+            "Run": st.column_config.TextColumn(width=220),
             "Best on dev": st.column_config.TextColumn(width=184),  # also of the values to come
             "State": st.column_config.TextColumn(width=140 if resumed else 96),
             "Progress": st.column_config.ProgressColumn(min_value=0, max_value=100, format="%d%%", width="small"),
