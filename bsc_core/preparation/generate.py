@@ -39,6 +39,8 @@ FIXES = {
     "window": ", or widen the limits: absolute_margin, relative_margin, min_score, max_score, range_min, range_max",
 }
 """What helps where a method finds no negative."""
+MAX_RANKED = 2_000_000  # documents that the method window considers for all queries together
+USUALLY_EXCLUDED = 100  # documents of a query, such as its positives, for which the search is deep enough anyway
 FIRST_DEPTH = 64  # documents ranked at first; eight times as many for rows that lack negatives
 
 
@@ -288,9 +290,15 @@ def mine(
 
 
 def search_depth(candidates: Candidates, config: NegativesConfig) -> int:
-    """Return how many of the nearest documents the method window considers, including the excluded ones."""
-    enough = config.range_min + config.count * (10 if config.has_limits else 1) + candidates.most_excluded
-    return min(len(candidates.document), (config.range_max or enough) + candidates.most_excluded)
+    """Return how many of the nearest documents the method window considers, including the excluded ones.
+
+    They are enough for the query with the most excluded documents, unless all queries together would have more than
+    MAX_RANKED: then for queries with as many as fit, and with at least USUALLY_EXCLUDED.
+    """
+    most, wanted = candidates.most_excluded, config.range_min + config.count * (10 if config.has_limits else 1)
+    fits = (MAX_RANKED // len(candidates.query) - (config.range_max or wanted)) // 2
+    most = min(most, max(fits, USUALLY_EXCLUDED))
+    return min(len(candidates.document), (config.range_max or wanted + most) + most)
 
 
 def rank_candidates(

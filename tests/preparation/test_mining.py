@@ -28,9 +28,9 @@ from bsc_core.data.generation.negatives import find_candidates, row_negatives, w
 from bsc_core.data.read_report import ReadReport
 from bsc_core.errors import DataError, ModelError
 from bsc_core.neighbors import unit_rows
-from bsc_core.preparation import mining_task
+from bsc_core.preparation import generate, mining_task
 from bsc_core.preparation.experiment import load_experiment
-from bsc_core.preparation.generate import add_negatives, mine, mine_pairs
+from bsc_core.preparation.generate import add_negatives, mine, mine_pairs, search_depth
 from bsc_core.preparation.mining import MiningSearch, mine_file
 from bsc_core.preparation.repeated_mining import RepeatedMining
 from bsc_core.preparation.second_opinion import second_scorer
@@ -325,6 +325,17 @@ def test_a_query_with_many_positives_does_not_change_the_ranks_of_others() -> No
         assert [dataset.texts[text] for text in candidates.document[found[row]].tolist()] == [
             ranked[rank - 1] for rank in (2, 3, 5)
         ]
+
+
+def test_a_query_with_many_positives_does_not_deepen_the_search_for_all_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    pairs = [("hub", f"d{n}") for n in range(900)] + [(f"q{n}", f"e{n}") for n in range(99)]
+    candidates = find_candidates(PairDataset.from_pairs(*map(list, zip(*pairs, strict=True))), None)
+    config = NegativesConfig(method="window", count=3)
+    assert search_depth(candidates, config) == 999
+    monkeypatch.setattr(generate, "MAX_RANKED", 100 * 503)  # of 100 queries
+    assert search_depth(candidates, config) == 503
+    monkeypatch.setattr(generate, "MAX_RANKED", 1)
+    assert search_depth(candidates, config) == 3 + 2 * generate.USUALLY_EXCLUDED
 
 
 def test_no_copy_of_a_positive_is_a_negative() -> None:

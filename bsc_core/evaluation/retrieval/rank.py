@@ -15,7 +15,7 @@ from bsc_core.neighbors import TIE, Documents, TopK, cosine_blocks, finite_unit_
 from bsc_core.types import Ids, Indices, Numbers, Progress, Vectors
 
 GOLD_AT_ONCE = 65_536
-MAX_GOLD = 5_000_000
+MAX_GOLD = 1_000_000
 """Gold documents of all queries together; equal texts of a corpus are all gold."""
 FEW_GOLD = 16
 """Gold documents of a query up to which each is compared with all cosines; for more, the cosines are sorted."""
