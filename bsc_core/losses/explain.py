@@ -97,12 +97,12 @@ def explain(
     directions = config.directions or DIRECTIONS[: 2 if config.symmetric else 1]
     with np.errstate(over="ignore", invalid="ignore"):  # checked below
         vectors = normalize(left, config.normalization), normalize(right, config.normalization)
-        similarity = _products(*vectors, directions)
+        similarity = products(*vectors, directions)
         logits = {name: values / config.temperature for name, values in similarity.items()}
     if not all(np.isfinite(values).all() for values in logits.values()):
         raise InputError("the similarities exceed the range of float64; choose normalization l2")
     unit = normalize(left, "l2"), normalize(right, "l2")
-    judged = _products(*(_guide_vectors(guide, pairs, len(right)) if config.mask == "guide" else unit), directions)
+    judged = products(*(_guide_vectors(guide, pairs, len(right)) if config.mask == "guide" else unit), directions)
     limits = _limits(judged["query_to_doc"], config)
     labeled = _labeled(config, positive, query, document)
     own, diagonal = _own(pairs, len(right)), np.eye(pairs, len(right), dtype=bool)
@@ -199,6 +199,15 @@ def normalize(vectors: Numbers, normalization: str) -> Numbers:
     return vectors * scale if normalization == "range_columns" else (vectors - lowest) * scale
 
 
+def products(
+    queries: Numbers, documents: Numbers, directions: tuple[DirectionName, ...] = DIRECTIONS
+) -> dict[DirectionName, Numbers]:
+    """Return the dot products of each direction, (B, N), with the B pairs as anchors."""
+    sides = {"query": queries, "doc": documents}
+    ends = {name: name.split("_to_") for name in directions}
+    return {name: sides[start][: len(queries)] @ sides[end].T for name, (start, end) in ends.items()}
+
+
 def _inverse(sizes: Numbers, smallest: float) -> Numbers:
     return np.divide(1.0, sizes, out=np.zeros_like(sizes), where=sizes > smallest)
 
@@ -289,15 +298,6 @@ def _debiased(
     total = np.logaddexp(result, positive + np.log(copies))
     estimated = np.exp(result - total)[:, None]
     return total, estimated * (by_negatives + by_positive) + (1 - estimated) * share
-
-
-def _products(
-    queries: Numbers, documents: Numbers, directions: tuple[DirectionName, ...]
-) -> dict[DirectionName, Numbers]:
-    """Return the dot products of each direction, (B, N), with the B pairs as anchors."""
-    sides = {"query": queries, "doc": documents}
-    ends = {name: name.split("_to_") for name in directions}
-    return {name: sides[start][: len(queries)] @ sides[end].T for name, (start, end) in ends.items()}
 
 
 def _limits(judged: Numbers, config: BSCLossConfig) -> Numbers:

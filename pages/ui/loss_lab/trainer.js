@@ -14,8 +14,10 @@ const zeros = (rows) => rows.map((row) => row.map(() => 0));
 function pairLoss(batch, loss, temperature) {
   if (loss.name === "bsc" || loss.name === "mnrl") {
     const result = explainBatch(batch, { ...(loss.name === "bsc" ? loss : MNRL), temperature });
-    const byLogTemperature = -total(result.gradient.flatMap((row, i) => row.map((g, j) => g * result.similarity[i][j])));
-    return { value: result.total, gradient: result.gradient, byLogTemperature };
+    const along = (cells) => (cells ? total(cells.similarity.map((row, i) => dot(row, cells.gradient[i]))) : 0);
+    const { queries, documents } = result; // a similarity of two texts of a side is in two cells
+    const byLogTemperature = -along(result) - (along(queries) + along(documents)) / 2;
+    return { value: result.total, gradient: result.gradient, sides: [queries, documents], byLogTemperature };
   }
   const { similarity } = prepare(batch, MNRL), gradient = zeros(similarity), { labels } = batch;
   const cosines = labels.map((_, i) => similarity[i][i]), pairs = labels.length;
@@ -151,11 +153,15 @@ function trainPoints(batch, loss, steps = 100) {
     logTemperature[0][0] = clamp(logTemperature[0][0], LOWEST_LOG_TEMPERATURE, HIGHEST_LOG_TEMPERATURE);
     const temperature = loss.learn_temperature ? Math.exp(logTemperature[0][0]) : loss.temperature;
     const now = { ...batch, queries: vectors.slice(0, pairs), documents: vectors.slice(pairs) };
-    const { value, gradient, byLogTemperature } = pairLoss(now, loss, temperature);
+    const { value, gradient, sides = [], byLogTemperature } = pairLoss(now, loss, temperature);
     const [left, right] = [now.queries, now.documents].map((side) => normalize(side, normalization));
+    const slopesOf = (vectors, unit, cells, others, side) => {
+      const rows = side ? cells.map((row, i) => [...row, ...side.gradient[i]]) : cells;
+      return throughNormalization(vectors, bySide(rows, side ? [...others, ...unit] : others), normalization);
+    };
     const slopes = [
-      ...throughNormalization(now.queries, bySide(gradient, right), normalization),
-      ...throughNormalization(now.documents, bySide(transpose(gradient), left), normalization)];
+      ...slopesOf(now.queries, left, gradient, right, sides[0]),
+      ...slopesOf(now.documents, right, transpose(gradient), left, sides[1])];
     const { similarity, positive } = prepare(now, MNRL);
     trace.points.push(normalize(vectors, "l2"));
     trace.moves.push(slopes.map((row) => row.map((slope) => -slope)));
