@@ -196,7 +196,7 @@ class Board {
       const contents = side ? {
         similarity: { values: cells.similarity, title: `${measure} of the ${side}` },
         softmax: { values: cells.probability, title: `Probability of the other ${side}`, unit: sums("row") },
-        gradient: { values: cells.gradient, title: `Gradient of the ${side}: push`, unit: `∂L/∂s of both ${side}` },
+        gradient: { values: cells.gradient, title: `Gradient of the ${side}: push`, unit: "∂L/∂s" },
       } : {
         similarity: { values: similarity, title: `${measure} of each query and document` },
         softmax: {

@@ -143,7 +143,7 @@ class Lab {
   showDifferences() {
     const [a, b] = this.boards.map((board) => board.result);
     const [from, to] = this.boards.map(({ settings: { symmetric, partition, ...settings } }) =>
-      ({ ...settings, directions: directionsText({ ...settings, symmetric, partition }) }));
+      ({ ...settings, directions: `“${directionsText({ ...settings, symmetric, partition })}”` }));
     const names = Object.keys(from).filter((name) => from[name] !== to[name]);
     const settings = names.map((name) => `${LABELS[name]}: ${from[name]} → ${to[name]}`);
     const warning = names.length ? [element("p", { class: "warning", role: "note" },
