@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bsc_core.errors import ConfigError, DataError
-from bsc_core.losses.explain import normalize
+from bsc_core.losses.explain import normalize, products
 
 SMALLEST, LARGEST = 4, 16
 
@@ -60,11 +60,11 @@ class LabBatch:
         return _text_ids(self.document_texts)
 
     def plain(self) -> dict[str, Any]:
-        """Return the batch as lists, for the browser; `guide` holds the cosines of the guide."""
+        """Return the batch as lists, for the browser; `guide` holds the cosines of the guide by direction."""
         judged = None
         if self.guide is not None:
             queries, documents = (normalize(side, "l2") for side in self.guide)
-            judged = (queries @ documents.T).tolist()
+            judged = {name: values.tolist() for name, values in products(queries, documents).items()}
         return {
             "queries": self.queries.tolist(),
             "documents": self.documents.tolist(),

@@ -21,6 +21,9 @@ MAX_TEXT_LENGTH = 1500
 MARGIN_LIMITS = 0.01, 10.0
 """Smallest and largest margin of the triplet loss."""
 Row = tuple[str, str, float]
+SIDES = ("queries", "documents")
+Cell = tuple[int, int] | tuple[int, int, str]
+"""Query and document, or two texts of one of SIDES; from 0."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,7 @@ class LabLink:
     typed: tuple[Row, ...] = ()  # rows of query, document and label
     settings: LabSettings = field(default_factory=LabSettings)
     compare: LabSettings | None = None
-    pinned: tuple[int, int] | None = None
+    pinned: Cell | None = None
     watch: str = ""  # loss of the toy training, "" for none
     second_loss: str = ""  # the second loss of a comparison, "" for none
     margin: float = TripletLossConfig().margin  # of the triplet loss of the toy training
@@ -58,7 +61,9 @@ class LabLink:
         if self.compare is not None:
             query |= {"compare": "1"} | self.compare.to_query(COMPARED)
         if self.pinned is not None:
-            query["pin"] = f"{self.pinned[0] + 1}-{self.pinned[1] + 1}"
+            row, column, *side = self.pinned
+            letter = side[0][0] if side else ""  # q1-q3 is a cell of the queries
+            query["pin"] = f"{letter}{row + 1}-{letter}{column + 1}"
         if self.source == "circle" and self.angles:
             query["angles"] = ",".join(map(str, self.angles))
         if self.watch:
@@ -97,20 +102,17 @@ def read_link(query: Mapping[str, str]) -> tuple[LabLink, list[str]]:
 
 
 def _settings(query: Mapping[str, str], prefix: str, errors: list[str]) -> LabSettings:
-    """Return the settings of a link; invalid ones get their defaults."""
+    """Return the settings of a link; those that are invalid or contradict earlier ones get their defaults."""
+    settings = LabSettings()
     valid: dict[str, str] = {}
     for name in LabSettings.__dataclass_fields__:
         if prefix + name in query:
             try:
-                LabSettings.from_query({name: query[prefix + name]})
+                settings = LabSettings.from_query(valid | {name: query[prefix + name]})
                 valid[name] = query[prefix + name]
             except ConfigError as error:
                 errors.append(f"{error}; the link's {prefix + name} is not used")
-    try:
-        return LabSettings.from_query(valid)
-    except ConfigError as error:  # of a combination
-        errors.append(f"{error}; the link's settings are not used")
-        return LabSettings()
+    return settings
 
 
 def _one_of(name: str, known: tuple[str, ...]) -> Any:
@@ -167,13 +169,16 @@ def _angles(text: str) -> dict[str, Any]:
 
 
 def _pin(text: str) -> dict[str, Any]:
-    match = re.fullmatch("([0-9]{1,4})-([0-9]{1,4})", text)
+    match = re.fullmatch(r"([qd]?)([0-9]{1,4})-\1([0-9]{1,4})", text)
     if match is None:
-        raise ConfigError(f"pin is {text[:40]!r} in the link; it must be row-column, such as 1-3")
-    cell = (int(match[1]) - 1, int(match[2]) - 1)
+        raise ConfigError(
+            f"pin is {text[:40]!r} in the link; it must be row-column, such as 1-3, or q1-q3 and d1-d3 for two queries "
+            "and two documents"
+        )
+    cell = (int(match[2]) - 1, int(match[3]) - 1)
     if not all(0 <= index < LARGEST for index in cell):
         raise ConfigError(f"pin is {text[:40]!r} in the link; rows and columns must be 1 to {LARGEST}")
-    return {"pinned": cell}
+    return {"pinned": (*cell, *(side for side in SIDES if match[1] and side.startswith(match[1])))}
 
 
 READERS: dict[str, Any] = {

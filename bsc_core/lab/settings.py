@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from bsc_core.config import BSCLossConfig, validation_message
+from bsc_core.config import BSCLossConfig, DirectionName, validation_message
 from bsc_core.errors import ConfigError
 from bsc_core.lab.batch import LabBatch
 from bsc_core.lab.presets import GUIDE
@@ -27,6 +27,8 @@ class LabSettings:
 
     temperature: float = 0.1
     symmetric: bool = True
+    partition: Literal["joint", "per_direction"] = "per_direction"
+    directions: tuple[DirectionName, ...] = ()
     normalization: Normalization = "l2"
     labeled_negatives: bool = True
     duplicates: Literal["keep", "merge", "multi_positive"] = "keep"
@@ -40,6 +42,9 @@ class LabSettings:
     hardness_strength: float = 5.0
     decoupled: bool = False
     debiased_prior: float = 0.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "directions", tuple(self.directions))  # the browser sends a list
 
     def config(self) -> BSCLossConfig:
         """Return the loss config of these settings.
@@ -106,6 +111,8 @@ def explain_batch(batch: LabBatch, settings: LabSettings | None = None, **change
 
 
 def _format(value: Any) -> str:
+    if isinstance(value, tuple):
+        return ",".join(value)
     return str(int(value)) if isinstance(value, bool) else f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
@@ -119,4 +126,4 @@ def _read(name: str, text: str, default: Any) -> Any:
             return float(text)
         except ValueError:
             raise ConfigError(f"{name} is {text[:40]!r} in the link; it must be a number") from None
-    return text
+    return tuple(text.split(",")) if isinstance(default, tuple) else text

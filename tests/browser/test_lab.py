@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Locator, WebSocket, expect
 
+from bsc_core.config import DIRECTIONS
 from bsc_core.lab.lessons import LESSONS
 from bsc_core.lab.lessons.margins import DISTANCES, active, margin_batch, triplet_loss
 from bsc_core.lab.presets import preset_batch, rows_batch, sample_rows
@@ -40,12 +41,25 @@ SETTINGS: list[dict[str, Any]] = [
     {"mask": "guide", "mask_margin": -0.2, "mask_margin_kind": "relative", "symmetric": False},
     {"debiased_prior": 0.1, "temperature": 0.3},
     {"debiased_prior": 0.2, "decoupled": True, "hardness": "in_batch_negatives", "hardness_strength": 2.0},
+    *(
+        {"directions": DIRECTIONS if partition == "joint" else DIRECTIONS[:2], "partition": partition} | more
+        for partition in ("joint", "per_direction")
+        for more in (
+            {"mask": "guide", "mask_margin": 0.1, "hardness": "in_batch_negatives"},
+            {"mask": "self", "mask_margin": 0.3, "decoupled": True, "labeled_negatives": False},
+            {"debiased_prior": 0.1, "duplicates": "merge", "average": "positives"},
+            {"duplicates": "multi_positive", "normalization": "l2_columns", "temperature": 0.3},
+        )
+    ),
+    *({"directions": (DIRECTIONS[0], other), "partition": "joint"} for other in DIRECTIONS[1:]),
 ]
+SIDES = {"queries": "query_query", "documents": "document_document"}
 
 
-def shown(board: Locator, kind: str) -> np.ndarray:
+def shown(board: Locator, kind: str, side: str = "") -> np.ndarray:
     """Return the values of a panel at full precision."""
-    cells = board.locator(f".panel.{kind} .cell")
+    of_side = f".panels[data-side='{side}'] " if kind != "change" else ""
+    cells = board.locator(f"{of_side}.panel.{kind} .cell")
     expect(cells.last).to_have_attribute("aria-label", SOME_NUMBER)
     values = cells.evaluate_all("cells => cells.map(cell => cell.value)")
     size = int(len(values) ** 0.5)
@@ -53,7 +67,12 @@ def shown(board: Locator, kind: str) -> np.ndarray:
 
 
 def link(settings: dict[str, Any]) -> dict[str, str]:
-    return {name: str(int(value)) if isinstance(value, bool) else str(value) for name, value in settings.items()}
+    return LabSettings(**settings).to_query()
+
+
+def gradient_sum(result: Explanation) -> float:
+    sides = [cells for name in SIDES.values() if (cells := getattr(result, name))]
+    return float(np.abs(result.gradient).sum() + sum(np.abs(cells.gradient).sum() / 2 for cells in sides))
 
 
 def expect_result(board: Locator, result: Explanation) -> None:
@@ -62,7 +81,7 @@ def expect_result(board: Locator, result: Explanation) -> None:
     reported = board.locator(".sum").evaluate("line => ({...line.dataset})")
     assert float(reported["total"]) == pytest.approx(result.total, abs=1e-4)
     assert float(reported["first"]) == pytest.approx(result.query_to_document, abs=1e-4)
-    assert float(reported["gradientSum"]) == pytest.approx(np.abs(result.gradient).sum(), abs=1e-3)
+    assert float(reported["gradientSum"]) == pytest.approx(gradient_sum(result), abs=1e-3)
     assert float(reported["effective"]) == pytest.approx(result.effective_negatives, abs=1e-4)
     assert int(reported["hardest"]) == result.hardest_row
 
@@ -80,6 +99,11 @@ def test_the_browser_computes_what_the_core_computes(scripts, preset: str, setti
     for name, values in ({name: computed[name] for name in ("similarity", "gradient")} | probability).items():
         np.testing.assert_allclose(values, getattr(result, name), atol=1e-4, err_msg=name)
     assert (result.columns is None) == ("columns" not in probability)
+    for side, name in SIDES.items():
+        assert (getattr(result, name) is None) == (computed[side] is None)
+        for kind in ("similarity", "probability", "gradient", "candidates", "masked") if computed[side] else ():
+            expected = getattr(getattr(result, name), kind)
+            np.testing.assert_allclose(computed[side][kind], expected, atol=1e-4, err_msg=f"{side} {kind}")
     names = {
         "total": "total",
         "first": "query_to_document",
@@ -88,7 +112,7 @@ def test_the_browser_computes_what_the_core_computes(scripts, preset: str, setti
     }
     for name, expected in names.items():
         assert computed[name] == pytest.approx(getattr(result, expected), abs=1e-4), name
-    assert computed["gradientSum"] == pytest.approx(np.abs(result.gradient).sum(), abs=1e-3)
+    assert computed["gradientSum"] == pytest.approx(gradient_sum(result), abs=1e-3)
 
 
 def test_of_equal_values_apart_from_rounding_the_browser_takes_the_first(scripts) -> None:
@@ -237,6 +261,60 @@ def test_the_label_of_a_cell_contains_its_marks(visit) -> None:
     assert "; removed by the false-negative mask" in label(row, column)
 
 
+def test_the_cells_of_queries_and_of_documents_are_shown_if_the_directions_use_them(visit) -> None:
+    settings = {"directions": DIRECTIONS, "partition": "joint", "mask": "self", "mask_margin": 0.3}
+    batch, result = preset_batch("repeats"), explain_batch(preset_batch("repeats"), **settings)
+    visit.open("learn", preset="repeats", **link(settings))
+    page, board, card = visit.page, visit.page.locator(".board"), visit.page.locator(".card")
+    expect(board.locator(".panel")).to_have_count(9)
+    expect_result(board, result)
+    for side, name in SIDES.items():
+        cells, panels = getattr(result, name), board.locator(f".panels[data-side={side}]")
+        for kind in ("similarity", "probability", "gradient"):
+            np.testing.assert_allclose(shown(board, kind, side), getattr(cells, kind), atol=1e-4)
+        expect(panels.locator(".panel.similarity .cell.masked")).to_have_count(int(cells.masked.sum()))
+        label = panels.locator(".panel.gradient .cell[data-cell='0,4']").get_attribute("aria-label") or ""
+        kind = side.replace("queries", "query").replace("documents", "document")
+        assert label.startswith(f"{kind} 1, {kind} 5: gradient")
+        assert label.endswith("repeated text: false negative; excluded")
+    row, column = np.argwhere(np.triu(result.query_query.masked))[0]
+    board.locator(f".panels[data-side=queries] .panel.similarity .cell[data-cell='{row},{column}']").hover()
+    expect(card).to_contain_text("removed by the mask: cosine")
+    rectangles = page.locator(".lab").evaluate("lab => lab.picture().querySelectorAll('rect').length")
+    assert rectangles == 9 * len(batch) ** 2 + 1
+
+
+def test_a_cell_of_two_queries_is_pinned_by_keyboard_with_its_formula(visit) -> None:
+    settings = {"directions": (DIRECTIONS[0], DIRECTIONS[2]), "partition": "joint"}
+    batch, result = preset_batch("confusable"), explain_batch(preset_batch("confusable"), **settings)
+    visit.open("learn", **link(settings))
+    page, board, card = visit.page, visit.page.locator(".board"), visit.page.locator(".card")
+    board.locator(".panels[data-side=queries] .panel.gradient .cell").first.focus()
+    expect(card).to_contain_text("a query is not compared with itself")
+    for key in ("ArrowRight", "ArrowRight", "Enter"):
+        page.keyboard.press(key)
+    page.wait_for_url("**pin=q1-q3**")
+    expect(board.locator(".cell.pinned")).to_have_count(3)
+    page.reload()
+    visit.wait()
+    for text in (batch.query_texts[0], batch.query_texts[2], "p (query 3 given query 1)"):
+        expect(card).to_contain_text(text)
+    there, back = result.query_query.probability[0, 2], result.query_query.probability[2, 0]
+    gradient = f"[({there:.3f} − 0) + ({back:.3f} − 0)] / (6 · 0.1) = {result.query_query.gradient[0, 2]:.3f}"
+    expect(card).to_contain_text(gradient)
+    directions = board.get_by_role("combobox", name="Directions")
+    expect(directions).to_have_value("query → document + queries: joint softmax")
+    directions.select_option("query → document")
+    expect(board.locator(".panel")).to_have_count(3)
+    expect(card).to_contain_text("Point at a cell")
+    expect_result(board, explain_batch(batch, symmetric=False))
+    expect(page).to_have_url(re.compile("symmetric=0"))
+    assert "directions" not in page.url
+    directions.select_option("query ↔ document + documents: joint softmax")
+    expect(page).to_have_url(re.compile("partition=joint&directions=query_to_doc%2Cdoc_to_query%2Cdoc_to_doc"))
+    expect_result(board, explain_batch(batch, directions=(*DIRECTIONS[:2], DIRECTIONS[3]), partition="joint"))
+
+
 def test_a_row_that_is_labeled_negative_has_no_term_in_the_loss_and_no_false_negative(visit) -> None:
     explanation = "the pair of this row is labeled negative, so the row has no term in the loss"
     copies = visit.page.locator(".panel.probability .cell.copy")
@@ -296,7 +374,7 @@ def test_the_mask_of_a_guide_says_what_the_guide_computed_and_needs_an_example_b
     expect_result(board, result)
     expect(board.locator(".panel.similarity .cell.masked")).to_have_count(int(result.row_masked.sum()))
     board.locator(f".panel.similarity .cell[data-cell='{row},{column}']").hover()
-    cosine = batch.plain()["guide"][row][column]
+    cosine = batch.plain()["guide"]["query_to_doc"][row][column]
     expect(card).to_contain_text(f"removed by the mask: cosine of the guide {cosine:.3f}")
     visit.open("learn", source="circle", mask="guide")
     expect(visit.page.get_by_text("Only the example batches have vectors of a guide")).to_be_visible()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import expect
 
-from bsc_core.config import LOSS_CONFIGS, LossConfig
+from bsc_core.config import DIRECTIONS, LOSS_CONFIGS, LossConfig
 from bsc_core.lab.batch import LabBatch, circle_batch
 from bsc_core.lab.presets import preset_batch
 from bsc_core.lab.toy_training import TOY_LOSSES, train_points
@@ -38,6 +38,11 @@ SETTINGS: list[dict[str, Any]] = [
         "hardness_strength": 3.0,
         "debiased_prior": 0.1,
     },
+    *(
+        {"name": "bsc", "threshold": 0.5, "directions": DIRECTIONS, "partition": "joint", "temperature": 0.3}
+        | {"normalization": normalization, "learn_temperature": True}
+        for normalization in ("l2", "minmax_columns")
+    ),
 ]
 
 

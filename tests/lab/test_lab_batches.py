@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bsc_core.config import DIRECTIONS
 from bsc_core.errors import ConfigError, DataError
 from bsc_core.lab.batch import LabBatch, circle_batch
-from bsc_core.lab.link import LabLink, lab_parameters, read_link
+from bsc_core.lab.link import SIDES, LabLink, lab_parameters, read_link
 from bsc_core.lab.presets import GUIDED, LESSON_ROWS, PRESETS, VECTORS, embed_presets, preset_batch
 from bsc_core.lab.settings import LabSettings, explain_batch
 from bsc_core.paths import sample_data_folder
@@ -30,7 +31,7 @@ def test_only_batches_with_vectors_of_a_guide_take_the_mask_guide() -> None:
     assert guided.for_batch(circle) == LabSettings()
     assert LabSettings(mask="self").for_batch(circle).mask == "self"
     assert guided.config().mask_guide == "static"
-    cosines = np.array(preset.plain()["guide"])
+    cosines = np.array(preset.plain()["guide"]["query_to_doc"])
     removed = explain_batch(preset, guided).row_masked
     np.testing.assert_array_equal(removed, cosines > np.diag(cosines)[:, None] + 1e-6)
     assert removed.any()
@@ -110,6 +111,9 @@ all_settings = st.builds(
     LabSettings,
     temperature=st.floats(0.01, 10).map(lambda tau: float(f"{tau:.3g}")),
     symmetric=st.booleans(),
+    partition=st.just("joint"),
+    directions=st.just(())
+    | st.lists(st.sampled_from(DIRECTIONS[1:]), unique=True).map(lambda more: ("query_to_doc", *more)),
     normalization=st.sampled_from(["l2", "l2_columns", "range_columns", "minmax_columns", "none"]),
     labeled_negatives=st.booleans(),
     duplicates=st.sampled_from(["keep", "merge", "multi_positive"]),
@@ -124,6 +128,7 @@ links = st.one_of(
     st.builds(LabLink, source=st.just("circle"), pairs=st.integers(4, 16), spread=st.integers(0, 180).map(float)),
     st.builds(LabLink, source=st.just("dataset"), first=st.integers(1, 10**6), size=st.integers(4, 16)),
     st.builds(LabLink, source=st.just("typed"), typed=rows, pinned=st.tuples(st.integers(0, 3), st.integers(0, 3))),
+    st.builds(LabLink, pinned=st.tuples(st.integers(0, 15), st.integers(0, 15), st.sampled_from(SIDES))),
     st.builds(
         LabLink,
         watch=st.sampled_from(["bsc", "mse"]),
@@ -154,10 +159,13 @@ def test_a_link_round_trips(link: LabLink) -> None:
         ("source", "nowhere"),
         ("preset", "nope"),
         ("symmetric", "yes"),
+        *(("directions", value) for value in ("", "all", "doc_to_query", "query_to_doc,query_to_query")),
+        ("partition", "shared"),
         ("normalization", "l3"),
         ("threshold", "2"),
         ("pin", "99-1"),
         ("pin", "x"),
+        ("pin", "q1-d3"),
         ("watch", "nope"),
         ("watch", "softmax"),
         ("second_loss", "nope"),
@@ -182,12 +190,22 @@ def test_an_invalid_parameter_of_a_link_is_one_error_and_gets_its_default(name: 
 
 
 @pytest.mark.parametrize("prefix", ["", "b_"])
-def test_settings_that_contradict_each_other_are_one_error_and_get_their_defaults(prefix: str) -> None:
+def test_a_setting_that_contradicts_an_earlier_one_is_one_error_and_gets_its_default(prefix: str) -> None:
     query = {f"{prefix}debiased_prior": "0.05", f"{prefix}normalization": "none", "compare": "1"}
     link, errors = read_link(query)
-    assert link == LabLink(compare=LabSettings())
+    raw = LabSettings(normalization="none")
+    assert link == (LabLink(compare=raw) if prefix else LabLink(settings=raw, compare=LabSettings()))
     assert len(errors) == 1
     assert "the estimate needs cosines" in errors[0]
+    assert f"the link's {prefix}debiased_prior is not used" in errors[0]
+
+
+@pytest.mark.parametrize("symmetric", ["0", "1"])
+def test_an_old_link_of_one_or_two_directions_has_their_loss(symmetric: str) -> None:
+    settings = read_link({"symmetric": symmetric})[0].settings
+    named = LabSettings(directions=DIRECTIONS[: 1 + int(symmetric)])
+    batch = preset_batch("confusable")
+    assert explain_batch(batch, settings).total == explain_batch(batch, named).total
 
 
 def test_texts_too_long_for_a_link_are_left_out() -> None:

@@ -63,6 +63,21 @@ treated_configs = st.builds(
     debiased_prior=st.sampled_from([0.0, 0.05, 0.5]),
 )
 """BSC with another treatment of the negatives."""
+DIRECTED = [
+    {"directions": DIRECTIONS[:1]},
+    {"directions": DIRECTIONS[:2]},
+    *(
+        {"directions": (DIRECTIONS[0], *others), "partition": "joint"}
+        for number in range(4)
+        for others in combinations(DIRECTIONS[1:], number)
+    ),
+]
+"""All valid values of directions and partition."""
+directed_configs = st.builds(
+    lambda config, directed: config.model_copy(update=directed),
+    bsc_configs | treated_configs,
+    st.sampled_from(DIRECTED),
+)
 shapes = st.tuples(st.integers(0, 10_000), st.integers(2, 8), st.integers(2, 6), st.integers(0, 3))
 """Seed, pairs, dimensions and extra documents of a batch."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -11,7 +13,29 @@ from bsc_core.config import BSCLossConfig
 from bsc_core.errors import InputError
 from bsc_core.losses.bsc import BSCLoss
 from bsc_core.losses.explain import explain, first_largest, normalize
-from tests.losses.oracles import bsc_configs, shapes, softmax_losses, treated_configs
+from bsc_core.losses.kernel.normalization import NORMALIZATIONS
+from tests.losses.oracles import DIRECTED, bsc_configs, directed_configs, shapes, softmax_losses, treated_configs
+
+TREATMENTS = [
+    {},
+    *({"mask": mask, "mask_margin": 0.3} for mask in ("self", "guide")),
+    {"mask": "self", "mask_margin": 0.4, "mask_margin_kind": "relative", "labeled_negatives": False},
+    *(
+        {"hardness": kind, "hardness_strength": 3.0}
+        for kind in ("in_batch_negatives", "hard_negatives", "all_negatives")
+    ),
+    {"decoupled": True},
+    {"decoupled": True, "duplicates": "multi_positive"},
+    {"debiased_prior": 0.1},
+    {"debiased_prior": 0.1, "decoupled": True},
+    {"duplicates": "merge"},
+    {"duplicates": "multi_positive"},
+    {"labeled_negatives": False},
+    {"average": "positives"},
+    {"reduction": "sum"},
+    *({"normalization": kind} for kind in ("l2_columns", "range_columns", "minmax_columns", "none")),
+]
+"""Each of the other settings of the loss."""
 
 
 def make_batch(shape: tuple[int, int, int, int]) -> tuple[np.ndarray, ...]:
@@ -88,21 +112,65 @@ def test_a_small_move_of_one_similarity_moves_the_loss_by_its_gradient(config: B
     assert gradient[cell] == pytest.approx(slope, rel=1e-4, abs=1e-7)
 
 
-@given(treated_configs, shapes)
-@settings(max_examples=200, derandomize=True)
-def test_the_gradient_of_treated_negatives_is_that_of_the_loss(config: BSCLossConfig, shape) -> None:
+def check_with_autograd(config: BSCLossConfig, shape: tuple[int, int, int, int]) -> None:
+    """Compare an explanation with the loss: the value, and the gradients of the vectors."""
     queries, documents, labels, query, document = make_batch(shape)
     guide = make_guide(shape)
     result = explain(queries, documents, labels, config=config, query_ids=query, document_ids=document, guide=guide)
     ids = {"query_ids": torch.tensor(query), "document_ids": torch.tensor(document)}
     ids |= {"guide_queries": torch.tensor(guide[0]), "guide_documents": torch.tensor(guide[1])}
     sides = [torch.tensor(side, requires_grad=True) for side in (queries, documents)]
-    BSCLoss(config)(*sides, torch.tensor(labels), **ids).total.backward()
+    total = BSCLoss(config)(*sides, torch.tensor(labels), **ids).total
+    assert result.total == pytest.approx(total.item(), rel=1e-9, abs=1e-12)
+    total.backward()
     unit = [torch.tensor(side, requires_grad=True) for side in (queries, documents)]
-    left, right = (torch.nn.functional.normalize(side, dim=1) for side in unit)
-    ((left @ right.T) * torch.tensor(result.gradient)).sum().backward()
+    left, right = (NORMALIZATIONS[config.normalization](side, False) for side in unit)
+    explained = ((left @ right.T) * torch.tensor(result.gradient)).sum()
+    for cells, side in ((result.query_query, left), (result.document_document, right)):
+        if cells is not None:
+            upper = torch.tensor(np.triu(cells.gradient, 1))  # each pair of texts once
+            explained = explained + (side[: len(queries)] @ side.T * upper).sum()
+    explained.backward()
     for side, expected in zip(sides, unit, strict=True):
         torch.testing.assert_close(side.grad, expected.grad, rtol=1e-6, atol=1e-9)
+
+
+@given(treated_configs | directed_configs, shapes)
+@settings(max_examples=400, derandomize=True)
+def test_the_gradient_is_that_of_the_loss(config: BSCLossConfig, shape) -> None:
+    check_with_autograd(config, shape)
+
+
+@pytest.mark.parametrize("directed", DIRECTED, ids=lambda values: " ".join(values["directions"]))
+def test_directions_are_explained_with_each_other_setting(directed: dict[str, Any]) -> None:
+    for treatment in TREATMENTS:
+        config = BSCLossConfig(temperature=0.3, **directed, **treatment)
+        for shape in ((1, 5, 4, 0), (2, 4, 3, 4), (3, 6, 4, 3)):
+            check_with_autograd(config, shape)
+
+
+def test_the_probabilities_of_joint_directions_sum_to_one() -> None:
+    queries, documents, _, query, document = make_batch((3, 6, 4, 2))
+    config = BSCLossConfig(directions=DIRECTED[-1]["directions"], partition="joint", duplicates="merge")
+    result = explain(queries, documents, config=config, query_ids=query, document_ids=document)
+    assert result.columns is not None
+    assert result.query_query is not None
+    assert result.document_document is not None
+    sums = result.rows.sum(axis=1) + result.columns.sum(axis=0)
+    sides = [(result.query_query, query), (result.document_document, document)]
+    for cells, ids in sides:
+        assert not (cells.candidates[:, :6] & (ids[:, None] == ids)).any()
+        assert (cells.probability[~cells.candidates] == 0).all()
+        sums = sums + cells.probability.sum(axis=1)
+    np.testing.assert_allclose(sums, 1.0)
+    assert result.document_to_query is None
+    assert result.query_to_document == result.total
+
+
+def test_cells_of_a_direction_that_is_not_used_are_none() -> None:
+    queries, documents, *_ = make_batch((3, 6, 4, 0))
+    result = explain(queries, documents, config=BSCLossConfig())
+    assert (result.query_query, result.document_document) == (None, None)
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
 from bsc_core.errors import InputError
 from bsc_core.lab.batch import circle_batch
+from bsc_core.lab.settings import LabSettings, explain_batch
 from bsc_core.runs import RunStore
 from pages.ui.components import display
 from pages.ui.loss_lab import view
@@ -58,12 +60,26 @@ def test_long_typed_texts_are_cut(lab: Callable[..., AppTest], monkeypatch: pyte
 
 def test_the_numbers_are_those_of_the_core(lab: Callable[..., AppTest]) -> None:
     from bsc_core.lab.presets import preset_batch
-    from bsc_core.lab.settings import explain_batch
 
     result = explain_batch(preset_batch("near_misses"), temperature=0.3)
     app = lab(preset="near_misses", temperature="0.3")
     count = f"the effective number of negatives of a query is {result.effective_negatives:.1f} on average"
     assert count in page_text(app)
+
+
+def test_the_cells_of_queries_and_of_documents_are_in_the_data() -> None:
+    batch = circle_batch()
+    result = explain_batch(batch, directions=("query_to_doc", "query_to_query", "doc_to_doc"), partition="joint")
+    table = view.cells(batch, result)
+    assert len(table) == 3 * len(batch) ** 2
+    cells = table[table["other_query"].notna()]
+    np.testing.assert_array_equal(cells["p_other_query_given_query"], result.query_query.probability.ravel())
+    assert list(cells["query"].iloc[:2]) == [batch.query_texts[0]] * 2
+
+
+def test_the_strongest_push_can_be_on_two_queries() -> None:
+    result = explain_batch(circle_batch(spread=0), directions=("query_to_doc", "query_to_query"), partition="joint")
+    assert "The strongest push is on query 1 and query 2." in view.summary(result, LabSettings())
 
 
 def test_the_count_of_first_ranks_does_not_depend_on_weights_or_the_denominator(lab: Callable[..., AppTest]) -> None:
@@ -164,6 +180,7 @@ def test_the_settings_are_sent_to_a_new_run(
     runs: RunStore,
 ) -> None:
     linked = {"temperature": "0.25", "normalization": "l2_columns", "learn_temperature": "1", "mask": "guide"}
+    linked |= {"directions": "query_to_doc,doc_to_doc", "partition": "joint"}
     app = open_page_in_app("learn", **linked)
     click(app, "learn.run")
     app.switch_page("pages/train.py").run()
@@ -171,6 +188,8 @@ def test_the_settings_are_sent_to_a_new_run(
     assert (loss["name"], loss["temperature"], loss["normalization"]) == ("bsc", 0.25, "l2_columns")
     assert loss["learn_temperature"] is True
     assert (loss["mask"], loss["mask_guide"]) == ("guide", "static")
+    assert (loss["directions"], loss["partition"]) == (("query_to_doc", "doc_to_doc"), "joint")
+    assert not app.exception
 
 
 def test_a_model_that_a_link_names_is_downloaded_only_after_a_click(runs: RunStore) -> None:

@@ -88,13 +88,15 @@ def test_an_invalid_model_folder_is_reported_before_the_launch(
 
 def test_loss_lab_settings_change_only_the_loss(runs: RunStore) -> None:
     app = prepare_page("train")
-    app.session_state["learn.written"] = {"temperature": "0.3", "symmetric": "0", "preset": "circle"}
+    directed = {"directions": "query_to_doc,doc_to_doc", "partition": "joint"}
+    app.session_state["learn.written"] = {"temperature": "0.3", "symmetric": "0", "preset": "circle"} | directed
     app.run()
     app.number_input(key="train.training.epochs").set_value(9).run()
     app.selectbox(key="train.loss.name").set_value("mnrl").run()
     click(app, "train.lab")
     config = config_file(app)
     assert (config["loss"]["name"], config["loss"]["temperature"], config["loss"]["symmetric"]) == ("bsc", 0.3, False)
+    assert (config["loss"]["directions"], config["loss"]["partition"]) == (["query_to_doc", "doc_to_doc"], "joint")
     assert config["training"]["epochs"] == 9
 
 

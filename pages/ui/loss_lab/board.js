@@ -1,7 +1,7 @@
-// One setting of the loss on a batch: controls, three panels and the sum.
+// One setting of the loss on a batch: controls, panels and the sum.
 
 const LABELS = {
-  temperature: "Temperature τ", symmetric: "Symmetric", normalization: "Normalization",
+  temperature: "Temperature τ", symmetric: "Symmetric", directions: "Directions", normalization: "Normalization",
   labeled_negatives: "Labeled negatives", duplicates: "Repeated texts", reduction: "Two directions",
   average: "Averaged over", threshold: "Positive if label exceeds", mask: "False-negative mask", mask_margin: "Mask margin",
   mask_margin_kind: "Kind of mask margin",
@@ -23,6 +23,18 @@ const NUMBERS = {
   threshold: { min: 0, max: 1, step: 0.05 }, mask_margin: { min: -2, max: 2, step: 0.05 },
   hardness_strength: { min: 0, max: 100, step: 1 }, debiased_prior: { min: 0, max: 0.99, step: 0.05 },
 };
+// All sets of directions, as settings.
+const DIRECTION_SETS = [
+  ...[false, true].map((symmetric) => ({ symmetric, partition: "per_direction", directions: [] })),
+  ...[["doc_to_query"], ["query_to_query"], ["doc_to_doc"], ["query_to_query", "doc_to_doc"],
+    ["doc_to_query", "query_to_query"], ["doc_to_query", "doc_to_doc"], DIRECTIONS.slice(1)].map((more) =>
+    ({ symmetric: more.includes("doc_to_query"), partition: "joint", directions: ["query_to_doc", ...more] })),
+];
+function directionsText(settings) {
+  const names = directionsOf(settings), text = names.includes("doc_to_query") ? "query ↔ document" : "query → document";
+  const sides = Object.keys(SAME_SIDE).filter((side) => names.includes(SAME_SIDE[side]));
+  return [text, ...sides].join(" + ") + (isJoint(settings) ? ": joint softmax" : "");
+}
 const MORE = ["labeled_negatives", "hardness", "reduction", "average", "threshold", "mask_margin", "mask_margin_kind",
   "hardness_strength", "decoupled", "debiased_prior"];
 const NEEDED = { mask_margin: "mask", mask_margin_kind: "mask", hardness_strength: "hardness" }; // what a setting refers to
@@ -34,10 +46,9 @@ class Board {
   // onChange(settings, isDone) is called on every change of a control; isDone: the control was released.
   constructor(lab, name, onChange) {
     Object.assign(this, { lab, name, onChange, isDragging: false, updaters: {}, anchors: "rows", present: new Set() });
-    const texts = { queries: lab.batch.query_texts, documents: lab.batch.document_texts };
-    const kinds = { similarity: "similarity", softmax: "probability", gradient: "gradient" };
-    this.panels = Object.fromEntries(lab.panels.map((panel, index) =>
-      [panel, new Panel(kinds[panel], lab, index ? null : texts)]));
+    this.allGroups = {}; // the panels of queries and documents, of the queries, and of the documents, as far as used
+    this.matrices = element("div", { class: "matrices" });
+    this.panels = this.group("").panels;
     this.anchorButton = element("button", { type: "button", class: "toggle", onclick: () => {
       this.anchors = this.anchors === "rows" ? "columns" : "rows";
       this.paint();
@@ -47,7 +58,7 @@ class Board {
     this.sum = element("p", { class: "sum", "aria-live": "polite", title: "L0: each query ranks the documents. "
       + "L1: each document ranks the queries. Effective negatives: number of negatives that matter in a row, on average." });
     this.root = element("div", { class: "board" }, ...(name ? [element("h2", {}, `Setting ${name}`)] : []), this.buildControls(),
-      this.sum, this.buildPanels());
+      this.sum, this.matrices);
   }
 
   buildControls() {
@@ -60,12 +71,30 @@ class Board {
     return element("div", { class: "controls" }, ...shown, ...details);
   }
 
-  buildPanels() {
-    const panels = Object.values(this.panels), name = panels.length === 2 ? "panels two" : "panels";
-    const root = element("div", { class: name }, ...panels.map((panel) => panel.root));
+  // The panels of queries and documents, or of the texts of one side.
+  group(side) {
+    return (this.allGroups[side] ??= this.buildGroup(side));
+  }
+
+  buildGroup(side) {
+    const kinds = { similarity: "similarity", softmax: "probability", gradient: "gradient" }, names = this.lab.panels;
+    const panels = Object.fromEntries(names.map((name, index) =>
+      [name, new Panel(kinds[name], this.lab, !index, side || undefined)]));
+    const root = element("div", { class: names.length === 2 ? "panels two" : "panels", "data-side": side },
+      ...Object.values(panels).map((panel) => panel.root));
     root.style.setProperty("--size", this.lab.batch.queries.length);
-    root.style.setProperty("--panels", panels.length);
-    return root;
+    root.style.setProperty("--panels", names.length);
+    return { side, panels, root };
+  }
+
+  // The groups of panels that are shown.
+  get groups() {
+    return ["", ...Object.keys(SAME_SIDE).filter((side) => this.result[side])].map((side) => this.group(side));
+  }
+
+  // Whether the board shows a cell.
+  has([, , side]) {
+    return !side || Boolean(this.result[side]);
   }
 
   control(name) {
@@ -73,12 +102,15 @@ class Board {
       { min: 0, max: SLIDER_STEPS, step: 1 }, toSlider, fromSlider);
     if (name in this.lab.sliders) return this.sliderControl(name, this.lab.sliders[name], this.lab.sliders[name]);
     if (name in NUMBERS) return this.numberControl(name, NUMBERS[name]);
+    if (name === "directions") {
+      const options = Object.fromEntries(DIRECTION_SETS.map((set) => [directionsText(set), set]));
+      return this.selectControl(name, Object.keys(options).map((text) => [text, text]), (text) => options[text],
+        () => directionsText(this.settings));
+    }
     if (name in OPTIONS) {
-      const select = element("select", { onchange: () => this.set({ [name]: select.value }, true) },
-        ...Object.entries(OPTIONS[name]).filter(([option]) => option !== "guide" || this.lab.batch.guide).map(([option, about]) =>
-          element("option", { value: option }, about ? `${option}: ${about}` : option)));
-      this.updaters[name] = (value) => this.update(select, name, value);
-      return element("label", { title: this.lab.help[name] }, LABELS[name], select);
+      const options = Object.entries(OPTIONS[name]).filter(([option]) => option !== "guide" || this.lab.batch.guide);
+      const texts = options.map(([option, about]) => [option, about ? `${option}: ${about}` : option]);
+      return this.selectControl(name, texts, (option) => ({ [name]: option }));
     }
     const box = element("input", { type: "checkbox", onchange: () => this.set({ [name]: box.checked }, true) });
     const label = element("label", { class: "check", title: this.lab.help[name] }, box, LABELS[name]);
@@ -89,6 +121,14 @@ class Board {
       label.title = box.disabled ? "No pair of this batch is labeled negative, so this changes nothing." : this.lab.help[name];
     };
     return label;
+  }
+
+  // options: [value, text] of each. changesOf(value): changes of the settings. valueOf(setting): the selected value.
+  selectControl(name, options, changesOf, valueOf = String) {
+    const select = element("select", { onchange: () => this.set(changesOf(select.value), true) },
+      ...options.map(([value, text]) => element("option", { value }, text)));
+    this.updaters[name] = (setting) => this.update(select, name, valueOf(setting));
+    return element("label", { title: this.lab.help[name] }, LABELS[name], select);
   }
 
   update(input, name, value) {
@@ -140,27 +180,40 @@ class Board {
     for (const [name, update] of Object.entries(this.updaters)) update(this.settings[name]);
     if (!columns) this.anchors = "rows";
     const marks = this.changedMarks();
+    const sides = this.groups.map((group) => group.side).join();
+    if (this.matrices.dataset.sides !== sides) this.matrices.replaceChildren(...this.groups.map((group) => group.root));
+    this.matrices.dataset.sides = sides;
     const isCosine = this.settings.normalization === "l2", isRows = this.anchors === "rows";
     this.anchorButton.textContent = `Show the probabilities for each ${isRows ? "document" : "query"}`;
     this.anchorButton.hidden = !columns || this.lab.isLocked;
     const { decoupled, debiased_prior: prior } = this.settings; // probabilities are derivatives of the log denominator
     const remark = prior > 0 && !this.isLesson ? "; positives may be below 0" : decoupled ? ", without the positive" : "";
-    const paint = (panel, options) => panel?.paint({ marks: marks?.rows, ...options });
-    paint(this.panels.similarity, {
-      values: similarity, unit: isCosine ? "cosine" : "dot product", describe: (value) => `similarity ${number(value)}`,
-      title: isCosine ? "Cosine of each query and document" : "Dot product of each query and document",
-    });
-    paint(this.panels.softmax, {
-      values: isRows ? rows.probability : transpose(columns.probability),
-      unit: decoupled && prior > 0 ? "derivatives of the log denominator, which can exceed 1"
-        : `each ${isRows ? "row" : "column"} sums to 1${remark}`,
-      title: isRows ? "Probability of each document for a query" : "Probability of each query for a document",
-      marks: marks?.[this.anchors], describe: (value) => `probability ${number(value)}`,
-    });
-    paint(this.panels.gradient, {
-      values: gradient, unit: columns ? "∂L/∂s of both directions" : "∂L/∂s; each row sums to 0", title: `Gradient${columns ? " of both directions" : ""}: pull (green), push (orange)`,
-      describe: (value) => `gradient ${number(value)}`,
-    });
+    const joint = isJoint(this.settings), measure = isCosine ? "Cosine" : "Dot product";
+    const sums = (line) => (decoupled && prior > 0 ? "derivatives of the log denominator, which can exceed 1"
+      : `${joint ? "joint softmax" : `each ${line} sums to 1`}${remark}`);
+    for (const { side, panels } of this.groups) {
+      const cells = this.result[side];
+      const contents = side ? {
+        similarity: { values: cells.similarity, title: `${measure} of the ${side}` },
+        softmax: { values: cells.probability, title: `Probability of the other ${side}`, unit: sums("row") },
+        gradient: { values: cells.gradient, title: `Gradient of the ${side}: push`, unit: "∂L/∂s" },
+      } : {
+        similarity: { values: similarity, title: `${measure} of each query and document` },
+        softmax: {
+          values: isRows ? rows.probability : transpose(columns.probability), unit: sums(isRows ? "row" : "column"),
+          title: isRows ? "Probability of each document for a query" : "Probability of each query for a document",
+          marks: marks?.[this.anchors],
+        },
+        gradient: {
+          values: gradient, unit: columns ? "∂L/∂s of both directions" : joint ? "∂L/∂s" : "∂L/∂s; each row sums to 0",
+          title: `Gradient${columns ? " of both directions" : ""}: pull (green), push (orange)`,
+        },
+      };
+      for (const [name, panel] of Object.entries(panels)) {
+        const describe = (value) => `${panel.kind} ${number(value)}`;
+        panel.paint({ unit: measure.toLowerCase(), marks: marks?.[side || "rows"], describe, ...contents[name] });
+      }
+    }
     this.showSum();
   }
 
@@ -170,21 +223,26 @@ class Board {
     if (key === this.marksKey) return null;
     this.marksKey = key;
     const { length } = this.result.similarity, of = (anchors) => matrix(length, length, (i, j) => this.marks(i, j, anchors));
-    const marks = { rows: of("rows"), columns: this.result.columns && of("columns") };
-    this.present = new Set(marks[this.anchors].flat().flatMap((names) => names.split(" ")));
+    const used = ["rows", "columns", ...Object.keys(SAME_SIDE)].filter((anchors) => this.result[anchors]);
+    const marks = Object.fromEntries(used.map((anchors) => [anchors, of(anchors)]));
+    const shown = this.groups.map(({ side }) => marks[side || this.anchors]);
+    this.present = new Set(shown.flat(2).flatMap((names) => names.split(" ")));
     return marks;
   }
 
-  // The border of a cell marks the pair on the diagonal, another positive, a false negative, or an excluded cell. An
-  // anchor of a pair that is labeled negative has no term in the loss, so no text is its false negative.
+  // The border of a cell marks the pair on the diagonal, another positive, a false negative, or an excluded cell.
+  // anchors: rows, columns, or a side. An anchor of a pair that is labeled negative has no term in the loss, so no text
+  // is its false negative.
   marks(i, j, anchors) {
     const { batch } = this.lab, { positive } = this.result;
     const [anchor, candidate] = anchors === "columns" ? [j, i] : [i, j];
     const { positives, candidates } = this.result[anchors], isPositive = positives[anchor][candidate];
-    const mark = i === j ? (positive[i] ? "pair" : "negative") : isPositive ? "positive" : "";
+    const isSide = anchors in SAME_SIDE;
+    const mark = isSide ? "" : i === j ? (positive[i] ? "pair" : "negative") : isPositive ? "positive" : "";
     const isSameQuery = batch.query_ids[i] === batch.query_ids[j], isSameDocument = batch.document_ids[i] === batch.document_ids[j];
-    const answers = i !== j && ((isSameDocument && positive[i]) || (isSameQuery && positive[j])); // the document answers the query
-    const isFalseNegative = answers && positive[anchor] && !isPositive;
+    const answers = (isSameDocument && positive[i]) || (isSameQuery && positive[j]); // the document answers the query
+    const isRepeated = isSide ? (anchors === "queries" ? isSameQuery : isSameDocument) : answers;
+    const isFalseNegative = i !== j && isRepeated && positive[anchor] && !isPositive;
     const out = candidates[anchor][candidate] ? "" : this.result[anchors].masked[anchor][candidate] ? "masked" : "out";
     return [mark, isFalseNegative ? "copy" : "", out].join(" ");
   }
@@ -197,7 +255,8 @@ class Board {
   showSum() {
     const { first, second, weight, effective, hardest, total, gradientSum } = this.result;
     const parts = `L0 (query → document) ${number(first)}${second === null ? "" : ` + L1 (document → query) ${number(second)}`}`;
-    const loss = second === null ? `Loss ${parts}` : `Loss ${number(total)} = ${weight === 1 ? parts : `½ · [${parts}]`}`;
+    const loss = isJoint(this.settings) ? `Loss ${number(total)} (${directionsText(this.settings)})`
+      : second === null ? `Loss ${parts}` : `Loss ${number(total)} = ${weight === 1 ? parts : `½ · [${parts}]`}`;
     const rest = hardest < 0
       ? "effective negatives and hardest row: not defined, no pair is positive"
       : `effective negatives ${number(effective, 1)} · hardest row ${hardest + 1}`;
@@ -206,41 +265,54 @@ class Board {
     Object.assign(this.sum.dataset, { total, first, second, effective, hardest, gradientSum });
   }
 
+  // The directions that a cell is in: {direction, anchor, candidate, of what its probability is}.
+  directionsAt([i, j, side]) {
+    const { rows, columns } = this.result;
+    if (!side) {
+      return [{ direction: rows, a: i, b: j, name: "document given query" },
+        ...(columns && !this.lab.isLocked ? [{ direction: columns, a: j, b: i, name: "query given document" }] : [])];
+    }
+    const [kind] = axesOf(side), name = (a, b) => `${kind} ${b + 1} given ${kind} ${a + 1}`;
+    const cells = i === j ? [[i, j]] : [[i, j], [j, i]];
+    return cells.map(([a, b]) => ({ direction: this.result[side], a, b, name: name(a, b) }));
+  }
+
   // The formula of a cell with its numbers; empty while the lab is locked.
-  formula([i, j]) {
+  formula(cell) {
     if (this.lab.isLocked) return "";
-    const { rows, columns, gradient, count, weight } = this.result;
-    const term = ({ positives, probability, counted }, a, b) => {
-      const positiveCount = positives[a].filter(Boolean).length;
-      if (!counted[a]) return null;
-      const target = positives[a][b] ? number(1 / positiveCount, positiveCount === 1 ? 0 : 3) : "0";
-      return `(${number(probability[a][b])} − ${target})`;
-    };
-    const terms = [term(rows, i, j), columns ? term(columns, j, i) : null].filter(Boolean);
+    const [i, j, side] = cell, { count, weight, positive } = this.result, parts = this.directionsAt(cell);
+    if (side && i === j) return `∂L/∂s = 0: a ${axesOf(side)[0]} is not compared with itself`;
+    const terms = parts.filter(({ direction, a }) => direction.counted[a]).map(({ direction, a, b }) => {
+      const target = direction.target[a][b];
+      return `(${number(direction.probability[a][b])} − ${number(target, Number.isInteger(target) ? 0 : 3)})`;
+    });
     if (!terms.length) {
-      return rows.positives[i].some(Boolean) ? "∂L/∂s = 0: the mask removed all negatives of this row"
-        : `∂L/∂s = 0: the pair of this row is labeled negative, so the row has no term in the loss${columns ? "; nor has the column" : ""}`;
+      return positive[i] ? "∂L/∂s = 0: the mask removed all negatives of this row"
+        : "∂L/∂s = 0: the pair of this row is labeled negative, so the row has no term in the loss"
+          + (parts.length > 1 ? "; nor has the column" : "");
     }
     const sum = terms.length > 1 ? `[${terms.join(" + ")}]` : terms[0];
-    const half = weight === 1 ? "" : "½ · ";
+    const half = weight === 1 ? "" : "½ · ", { gradient } = side ? this.result[side] : this.result;
     return `∂L/∂s = ${half}${sum} / (${count} · ${this.settings.temperature}) = ${number(gradient[i][j])}`;
   }
 
-  facts([i, j]) {
-    const { similarity, logits, rows, columns, judged, bumps } = this.result;
+  facts(cell) {
+    const [i, j, side] = cell, { similarity, logits, bumps, candidates } = this.result[side ?? "rows"];
     const judge = this.settings.mask === "guide" ? "of the guide " : "";
-    const limit = (a) => number(maskLimit(judged, a, this.settings));
-    const probability = (direction, a, b) => (direction.candidates[a][b] ? number(direction.probability[a][b])
-      : direction.masked[a][b] ? `removed by the mask: cosine ${judge}${number(judged[i][j])} above ${limit(a)}` : "excluded");
+    const probability = ({ candidates, masked, probability, judged, limits }, a, b) => {
+      if (candidates[a][b]) return number(probability[a][b]);
+      if (!masked[a][b]) return "excluded";
+      return `removed by the mask: cosine ${judge}${number(judged[a][b])} above ${number(limits[a])}`;
+    };
     return [
       `s = ${number(similarity[i][j])}`, `s/τ = ${number(logits[i][j], 2)}`,
-      `p (document given query) = ${probability(rows, i, j)}`,
-      ...(columns && !this.lab.isLocked ? [`p (query given document) = ${probability(columns, j, i)}`] : []),
-      ...(bumps && i !== j && rows.candidates[i][j] ? [`hardness weight: × ${number(Math.exp(bumps[i][j]), 1)}`] : []),
+      ...this.directionsAt(cell).map(({ direction, a, b, name }) => `p (${name}) = ${probability(direction, a, b)}`),
+      ...(bumps && i !== j && candidates[i][j] ? [`hardness weight: × ${number(Math.exp(bumps[i][j]), 1)}`] : []),
     ];
   }
 
   highlight(hovered, pinned) {
-    for (const panel of Object.values(this.panels)) panel.highlight(hovered, pinned);
+    const panels = Object.values(this.allGroups).flatMap((group) => Object.values(group.panels));
+    for (const panel of panels) panel.highlight(hovered, pinned);
   }
 }

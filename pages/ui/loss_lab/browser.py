@@ -15,6 +15,7 @@ from bsc_core.config import LossConfig
 from bsc_core.errors import ConfigError
 from bsc_core.figures import theme
 from bsc_core.lab.batch import LabBatch
+from bsc_core.lab.link import SIDES, Cell
 from bsc_core.lab.settings import LabSettings
 from bsc_core.lab.toy_training import TrainingTrace
 from pages.ui.components.browser.mount import mount, pack_matrix
@@ -22,7 +23,7 @@ from pages.ui.components.display import cell
 from pages.ui.components.glossary import TERMS
 
 HERE = Path(__file__).parent
-ALL_CONTROLS = tuple(asdict(LabSettings()))
+ALL_CONTROLS = tuple(name for name in asdict(LabSettings()) if name not in ("symmetric", "partition"))
 ALL_PANELS = ("similarity", "softmax", "gradient")
 COLORS = {"cosine": theme.COSINE, "probability": theme.PROBABILITY, "gradient": theme.GRADIENT}
 
@@ -36,7 +37,7 @@ class LabState:
 
     settings: LabSettings
     compare: LabSettings | None
-    pinned: tuple[int, int] | None
+    pinned: Cell | None
 
 
 def lab_component(
@@ -47,7 +48,7 @@ def lab_component(
     controls: Sequence[str] = ALL_CONTROLS,
     panels: Sequence[str] = ALL_PANELS,
     compare: LabSettings | None = None,
-    pinned: tuple[int, int] | None = None,
+    pinned: Cell | None = None,
     sliders: Mapping[str, Sequence[float]] | None = None,
     sizes: Sequence[int] | None = None,
 ) -> LabState:
@@ -57,7 +58,7 @@ def lab_component(
         batch: The batch.
         settings: Initial settings; changes by the user win until the key changes.
         key: The widget key.
-        controls: Fields of LabSettings that the user can change.
+        controls: Fields of LabSettings that the user can change; `directions` also changes `symmetric` and `partition`.
         panels: Of ALL_PANELS, in order.
         compare: Initial second settings; with them the lab shows both settings and their differences.
         pinned: Initial pinned cell.
@@ -71,7 +72,7 @@ def lab_component(
         **asdict(state),
         "defaults": asdict(LabSettings()),
         "controls": list(controls),
-        "help": {name: TERMS[name].definition.replace("`", "") for name in controls},
+        "help": {name: _help(name) for name in controls},
         "panels": list(panels),
         "sliders": {
             name: {"min": values[0], "max": values[-1], "step": round(values[1] - values[0], 6)}
@@ -83,6 +84,11 @@ def lab_component(
     states = ("settings", "compare", "pinned", "pairs")
     callbacks = {f"on_{name}_change": lambda: None for name in states}
     return _browser_state(_lab(key=key, data=data, **callbacks), state, batch)
+
+
+def _help(name: str) -> str:
+    names = (name, "partition") if name == "directions" else (name,)
+    return " ".join(TERMS[one].definition for one in names).replace("`", "")
 
 
 def packed_batch(batch: LabBatch) -> dict[str, Any]:
@@ -110,10 +116,10 @@ def _settings(values: Any, start: LabSettings) -> LabSettings:
     return settings
 
 
-def _cell(value: Any, pairs: int) -> tuple[int, int] | None:
+def _cell(value: Any, pairs: int) -> Cell | None:
     match value:
-        case [int(row), int(column)] if 0 <= row < pairs and 0 <= column < pairs:
-            return row, column
+        case [int(row), int(column), *side] if 0 <= row < pairs and 0 <= column < pairs:
+            return (row, column, *side) if side in ([], *([one] for one in SIDES)) else None
     return None
 
 

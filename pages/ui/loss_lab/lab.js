@@ -79,7 +79,8 @@ class Lab {
   // Sets the color scale of all gradients to their largest value, or back to the fixed one.
   rescale() {
     this.isRescaled = !this.isRescaled;
-    const largest = Math.max(1e-6, ...this.boards.flatMap((board) => board.result.gradient.flat().map(Math.abs)));
+    const parts = this.boards.flatMap(({ result }) => [result, result.queries, result.documents]);
+    const largest = Math.max(1e-6, ...parts.flatMap((part) => (part ? part.gradient.flat().map(Math.abs) : [])));
     this.gradientLimit = this.isRescaled ? largest : this.fixedLimit;
     for (const board of this.boards) board.paint();
   }
@@ -109,7 +110,7 @@ class Lab {
   }
 
   highlight() {
-    const cell = this.hovered ?? this.pinned;
+    const cell = [this.hovered, this.pinned].find((one) => one && this.boards.some((board) => board.has(one))) ?? null;
     for (const part of [...this.boards, ...(this.change ? [this.change] : [])]) part.highlight(cell, this.pinned);
     this.showCard(cell);
   }
@@ -121,8 +122,9 @@ class Lab {
       this.card.replaceChildren(line("hint", hint));
       return;
     }
-    const text = (kind, index) => line(kind, element("b", {}, `${index + 1}  `), this.batch[`${kind}_texts`][index]);
-    this.card.replaceChildren(text("query", cell[0]), text("document", cell[1]), ...this.boards.flatMap((board) => [
+    const texts = axesOf(cell[2]).map((kind, axis) =>
+      line(kind, element("b", {}, `${cell[axis] + 1}  `), this.batch[`${kind}_texts`][cell[axis]]));
+    this.card.replaceChildren(...texts, ...this.boards.filter((board) => board.has(cell)).flatMap((board) => [
       line("facts", [board.name, ...board.facts(cell)].filter(Boolean).join("   ")),
       line("formula", board.formula(cell)),
     ]));
@@ -140,14 +142,16 @@ class Lab {
 
   showDifferences() {
     const [a, b] = this.boards.map((board) => board.result);
-    const [from, to] = this.boards.map((board) => board.settings);
+    const [from, to] = this.boards.map(({ settings: { symmetric, partition, ...settings } }) =>
+      ({ ...settings, directions: `“${directionsText({ ...settings, symmetric, partition })}”` }));
     const names = Object.keys(from).filter((name) => from[name] !== to[name]);
     const settings = names.map((name) => `${LABELS[name]}: ${from[name]} → ${to[name]}`);
     const warning = names.length ? [element("p", { class: "warning", role: "note" },
       `The two losses are not comparable: ${names.map((name) => LABELS[name].toLowerCase()).join(", ")} `
       + `${names.length > 1 ? "change" : "changes"} the scale of the loss. Compare the ranks of the positives instead.`)] : [];
     const line = (label, x, y, digits = 3) => `${label} ${number(x, digits)} → ${number(y, digits)} (${signed(y - x, digits)})`;
-    const sums = [line("Loss", a.total, b.total), line("L0", a.first, b.first)];
+    const sums = [line("Loss", a.total, b.total)];
+    if (!this.boards.some((board) => isJoint(board.settings))) sums.push(line("L0", a.first, b.first));
     if (a.second !== null && b.second !== null) sums.push(line("L1", a.second, b.second));
     sums.push(line("Sum of |∂L/∂s|", a.gradientSum, b.gradientSum, 2));
     sums.push(line("Effective negatives", a.effective, b.effective, 1));
@@ -161,7 +165,7 @@ class Lab {
       element("h2", {}, "Differences"),
       list(settings.length ? settings : ["Both settings are the same."]), ...warning, list(sums),
       ...(largest.length ? [element("h3", {}, "Cells with the largest change of probability"),
-        list(largest.map(({ value, i, j }) => `${cellName(i, j)}: ${signed(value)}`))] : []),
+        list(largest.map(({ value, i, j }) => `${cellName([i, j])}: ${signed(value)}`))] : []),
     );
     const [marksOfA, marksOfB] = this.boards.map((board) => (i, j) => board.marks(i, j, "rows").split(" "));
     const marks = this.isDragging ? null : matrix(values.length, values.length, (i, j) => {
@@ -177,7 +181,8 @@ function firstPairs(batch, count) {
   const first = (values) => values && values.slice(0, count);
   const names = ["queries", "documents", "labels", "query_texts", "document_texts", "query_ids", "document_ids"];
   return { ...batch, ...Object.fromEntries(names.map((name) => [name, first(batch[name])])),
-    guide: first(batch.guide)?.map(first) ?? null };
+    guide: batch.guide
+      && Object.fromEntries(Object.entries(batch.guide).map(([name, rows]) => [name, first(rows).map(first)])) };
 }
 
 // Returns the matrices as one SVG element.
@@ -188,25 +193,27 @@ function pictureOf(boards) {
   const shapes = [];
   let width = GAP, height = GAP;
   for (const board of boards) {
-    const panels = Object.values(board.panels), side = panels[0].size * CELL;
-    panels.forEach((panel, index) => {
-      const left = GAP + index * (side + 2 * GAP), top = height;
-      shapes.push(text(left, top, panel.title.textContent, { "font-weight": "bold" }));
-      panel.cells.forEach((row, i) => row.forEach((cell, j) => {
-        const [x, y] = [left + j * CELL, top + HEAD / 2 + i * CELL];
-        const { backgroundColor, color, borderTopColor, borderTopWidth } = getComputedStyle(cell);
-        const center = x + CELL / 2, middle = y + CELL / 2 + 4, side = CELL - 4;
-        const border = { stroke: borderTopColor, "stroke-width": parseFloat(borderTopWidth) || 0 };
-        shapes.push(
-          svg("rect", { x: x + 2, y: y + 2, width: side, height: side, fill: backgroundColor, ...border }),
-          text(center, middle, cell.textContent, small("middle", color)),
-          ...(j === 0 ? [text(x - 6, middle, i + 1, small("end"))] : []),
-          ...(i === 0 ? [text(center, y - 4, j + 1, small("middle"))] : []),
-        );
-      }));
-      width = Math.max(width, left + side + GAP);
-    });
-    height += HEAD + side;
+    for (const panels of board.groups.map((group) => Object.values(group.panels))) {
+      const side = panels[0].size * CELL;
+      panels.forEach((panel, index) => {
+        const left = GAP + index * (side + 2 * GAP), top = height;
+        shapes.push(text(left, top, panel.title.textContent, { "font-weight": "bold" }));
+        panel.cells.forEach((row, i) => row.forEach((cell, j) => {
+          const [x, y] = [left + j * CELL, top + HEAD / 2 + i * CELL];
+          const { backgroundColor, color, borderTopColor, borderTopWidth } = getComputedStyle(cell);
+          const center = x + CELL / 2, middle = y + CELL / 2 + 4, side = CELL - 4;
+          const border = { stroke: borderTopColor, "stroke-width": parseFloat(borderTopWidth) || 0 };
+          shapes.push(
+            svg("rect", { x: x + 2, y: y + 2, width: side, height: side, fill: backgroundColor, ...border }),
+            text(center, middle, cell.textContent, small("middle", color)),
+            ...(j === 0 ? [text(x - 6, middle, i + 1, small("end"))] : []),
+            ...(i === 0 ? [text(center, y - 4, j + 1, small("middle"))] : []),
+          );
+        }));
+        width = Math.max(width, left + side + GAP);
+      });
+      height += HEAD + side;
+    }
     shapes.push(text(GAP, height, board.sum.textContent));
     height += GAP;
   }

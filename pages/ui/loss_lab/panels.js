@@ -1,8 +1,11 @@
 // A matrix as a grid of cells that is built once; a repaint writes only what changed.
 
 const signed = (value, digits = 3) => (value > 0 ? "+" : "") + number(value, digits);
-const cellName = (i, j) => `query ${i + 1}, document ${j + 1}`;
-const isSameCell = (a, b) => Boolean(a && b && a[0] === b[0] && a[1] === b[1]);
+// A cell is [row, column] of queries and documents, or [row, column, side] of the texts of one side.
+const AXES = { queries: ["query", "query"], documents: ["document", "document"] };
+const axesOf = (side) => AXES[side] ?? ["query", "document"];
+const cellName = ([i, j, side]) => axesOf(side).map((kind, axis) => `${kind} ${[i, j][axis] + 1}`).join(", ");
+const isSameCell = (a, b) => Boolean(a && b && a[0] === b[0] && a[1] === b[1] && a[2] === b[2]);
 const FINEST_SHADE = 255;
 // The background and text color of each shade of a color scale.
 const shadesOf = (colors) => Array.from({ length: FINEST_SHADE + 1 }, (_, index) => {
@@ -29,16 +32,17 @@ const MARKS = {
 };
 
 class Panel {
-  // kind: a key of KINDS. texts: {queries, documents} on the axes, or null for numbers only.
-  constructor(kind, lab, texts = null) {
-    Object.assign(this, { kind, lab, size: lab.batch.queries.length });
+  // kind: a key of KINDS. hasTexts: whether the axes have texts, not only numbers. side: of the texts of one side.
+  constructor(kind, lab, hasTexts = false, side = undefined) {
+    Object.assign(this, { kind, lab, side, size: lab.batch.queries.length });
+    const texts = hasTexts ? axesOf(side).map((axis) => lab.batch[`${axis}_texts`]) : null;
     this.title = element("div", { class: "title" });
     this.bar = element("span", { class: "bar" });
     this.bar.style.background = `linear-gradient(to ${kind === "change" ? "left" : "right"}, ${lab.colors[KINDS[kind].scale]})`;
     [this.low, this.high, this.unit] = ["low", "high", "unit"].map((name) => element("span", { class: name }));
     this.rescale = element("button", { type: "button", class: "toggle", onclick: () => this.lab.rescale() });
     this.legend = element("div", { class: "legend" }, this.low, this.bar, this.high, this.unit,
-      ...(kind === "gradient" ? [this.rescale] : []));
+      ...(kind === "gradient" && !side ? [this.rescale] : [])); // it rescales the gradients of all sides
     this.cells = matrix(this.size, this.size, (i, j) => this.buildCell(i, j));
     Object.assign(this, { highlighted: [], marked: matrix(this.size, this.size, () => "") });
     this.grid = element("div", { class: texts ? "matrix with-texts" : "matrix", role: "grid" }, ...this.buildRows(texts));
@@ -51,33 +55,34 @@ class Panel {
       "div", { class: `head ${kind}`, role: `${kind}header`, title: text ?? "" },
       element("span", { class: "words" }, text ? `${index + 1}  ${text}` : `${index + 1}`));
     const row = (...cells) => element("div", { class: "line", role: "row" }, ...cells);
-    const columns = this.cells.map((_, j) => header(texts?.documents[j], j, "column"));
+    const columns = this.cells.map((_, j) => header(texts?.[1][j], j, "column"));
     return [
       row(element("div", { class: "corner" }), ...columns),
-      ...this.cells.map((cells, i) => row(header(texts?.queries[i], i, "row"), ...cells)),
+      ...this.cells.map((cells, i) => row(header(texts?.[0][i], i, "row"), ...cells)),
     ];
   }
 
   buildCell(i, j) {
+    const index = this.side ? [i, j, this.side] : [i, j];
     const cell = element("div", {
       class: "cell", role: "gridcell", tabindex: i + j === 0 ? 0 : -1, "data-cell": `${i},${j}`, "aria-selected": false,
-      onpointerenter: () => this.lab.hover([i, j], cell),
+      onpointerenter: () => this.lab.hover(index, cell),
       onpointerleave: () => this.lab.hover(null),
       onfocus: () => {
         this.cells.forEach((row, a) => row.forEach((cell, b) => { cell.tabIndex = a === i && b === j ? 0 : -1; }));
-        this.lab.hover([i, j], cell);
+        this.lab.hover(index, cell);
       },
       onblur: () => this.lab.hover(null),
-      onclick: () => this.lab.pin([i, j]),
-      onkeydown: (event) => this.onKey(event, i, j),
+      onclick: () => this.lab.pin(index),
+      onkeydown: (event) => this.onKey(event, index),
     });
     return cell;
   }
 
-  onKey(event, i, j) {
-    const step = ARROWS[event.key];
+  onKey(event, index) {
+    const step = ARROWS[event.key], [i, j] = index;
     if (step) this.cells[i + step[0]]?.[j + step[1]]?.focus();
-    else if (event.key === "Enter" || event.key === " ") this.lab.pin([i, j]);
+    else if (event.key === "Enter" || event.key === " ") this.lab.pin(index);
     else if (event.key === "Escape") this.lab.pin(null);
     else return;
     event.preventDefault();
@@ -106,7 +111,8 @@ class Panel {
       if (hasText) setText(cell, hasNumbers ? number(value, cellDigits) : sign(value));
       if (marks) cell.className = `cell ${marks[i][j]}`;
       if (this.lab.isDragging) return;
-      cell.setAttribute("aria-label", [`${cellName(i, j)}: ${describe(value)}`, ...this.meanings(i, j)].join("; "));
+      const name = cellName([i, j, this.side]);
+      cell.setAttribute("aria-label", [`${name}: ${describe(value)}`, ...this.meanings(i, j)].join("; "));
     }));
     const digits = limit < 0.1 ? 3 : limit < 10 ? 2 : 0;
     setText(this.low, number(Math.min(low, high), digits));
@@ -120,7 +126,8 @@ class Panel {
     return this.marked[i][j].split(" ").filter(Boolean).map((mark) => MARKS[mark]);
   }
 
-  highlight(hovered, pinned) {
+  highlight(...cells) {
+    const [hovered, pinned] = cells.map((cell) => (cell && cell[2] === this.side ? cell : null));
     for (const cell of this.highlighted) {
       cell.classList.remove("pointed", "pinned", "in-line");
       cell.setAttribute("aria-selected", "false");

@@ -1,6 +1,8 @@
 // Batch-softmax loss of a small batch, cell by cell: a copy of bsc_core/losses/explain.py, compared with it by a browser
 // test. Matrices are arrays of rows; masks are arrays of rows of booleans.
 
+const DIRECTIONS = ["query_to_doc", "doc_to_query", "query_to_query", "doc_to_doc"];
+const SAME_SIDE = { queries: "query_to_query", documents: "doc_to_doc" }; // directions within a side
 const SMALLEST_RANGE = 1e-6;
 const TIE = 1e-6; // cosines this close above the limit of a mask count as equal to it
 const RELATIVE_TIE = 1e-6, ABSOLUTE_TIE = 1e-12;
@@ -17,6 +19,11 @@ function firstLargest(values) {
   const largest = Math.max(...values);
   return values.findIndex((value) => value >= largest - RELATIVE_TIE * Math.abs(largest) - ABSOLUTE_TIE);
 }
+
+// The directions of the settings, by `symmetric` unless they name them.
+const directionsOf = ({ directions, symmetric }) => (directions?.length
+  ? DIRECTIONS.filter((name) => directions.includes(name)) : DIRECTIONS.slice(0, symmetric ? 2 : 1));
+const isJoint = (settings) => settings.partition === "joint" && directionsOf(settings).length > 1;
 
 const inverse = (size, smallest) => (size > smallest ? 1 / size : 0);
 
@@ -63,52 +70,66 @@ function masks(settings, positive, anchorIds, candidateIds) {
 const treatsNegatives = (settings) => settings.mask !== "none" || settings.hardness === "in_batch_negatives"
   || settings.decoupled || settings.debiased_prior > 0;
 
-// Similarity to query i above which the mask removes a document.
-const maskLimit = (judged, i, settings) => judged[i][i]
-  - settings.mask_margin * (settings.mask_margin_kind === "relative" ? Math.abs(judged[i][i]) : 1);
+// Similarity to the anchor above which the mask removes a negative, for each pair. judged: cosines of the judge.
+const maskLimits = (judged, { mask, mask_margin: margin, mask_margin_kind: kind }) => judged.map((row, i) =>
+  (mask === "none" ? Infinity : row[i] - margin * (kind === "relative" ? Math.abs(row[i]) : 1)));
 
 // Removes from the candidates what the false-negative mask removes; returns the cells that the judge removed.
-// judged: cosines of the judge.
-function applyMask({ positives, candidates }, judged, settings, labeled) {
+// judged: cosines of the judge. labeled: the label of a cell, null if it has none.
+function applyMask({ positives, candidates }, judged, limits, labeled) {
   const pairs = judged.length;
-  if (settings.mask === "none") return matrix(pairs, pairs, () => false);
   return matrix(pairs, pairs, (i, j) => {
     if (positives[i][j] || !candidates[i][j]) return false;
     const label = labeled(i, j);
-    const isRemoved = label === null && judged[i][j] > maskLimit(judged, i, settings) + TIE;
+    const isRemoved = label === null && judged[i][j] > limits[i] + TIE;
     if (label === true || isRemoved) candidates[i][j] = false;
     return isRemoved;
   });
 }
 
-// One direction: the softmax and loss of each anchor, and the gradient of the summed losses by the logits.
-// bumps: hardness weights of the negatives. The probability is the derivative of the log denominator by a logit.
-function direction(scores, { positives, candidates, masked }, settings, bumps = null) {
-  const probability = [], push = [], losses = [], counted = [], prior = settings.debiased_prior ?? 0;
-  const withoutPositives = Boolean(settings.decoupled) || prior > 0, isTreated = treatsNegatives(settings);
-  scores.forEach((row, i) => {
-    const isNegative = row.map((_, j) => candidates[i][j] && !positives[i][j]);
-    const logits = row.map((value, j) => value + (bumps && isNegative[j] ? bumps[i][j] : 0));
-    const included = withoutPositives ? isNegative : candidates[i];
+// One softmax of each anchor over the cells of one direction or of several; the loss has the positives of the first.
+// Returns the losses, the effective negatives, and each direction with its probability (the derivative of the log
+// denominator by a logit) and push (the gradient of the summed losses by the logits).
+function softmax(parts, settings) {
+  const prior = settings.debiased_prior ?? 0, withoutPositives = Boolean(settings.decoupled) || prior > 0;
+  const isTreated = treatsNegatives(settings) || parts.length > 1, pairs = parts[0].logits.length;
+  const losses = [], counted = [], effective = [];
+  const directions = parts.map((part) => ({ ...part, losses, counted, probability: [], target: [], push: [] }));
+  for (let i = 0; i < pairs; i++) {
+    const joined = (name) => parts.flatMap((part) => part[name][i]);
+    const [logits, isPositive, isCandidate] = ["weighted", "positives", "candidates"].map(joined);
+    const isNegative = isCandidate.map((value, j) => value && !isPositive[j]);
+    const included = withoutPositives ? isNegative : isCandidate;
     const highest = Math.max(...logits.filter((_, j) => included[j]));
     const exponentials = logits.map((value, j) => (included[j] ? Math.exp(value - highest) : 0));
     const sum = total(exponentials);
     let p = exponentials.map((value) => (sum > 0 ? value / sum : 0)), logSum = Math.log(sum) + highest;
-    const positiveCount = positives[i].filter(Boolean).length, negativeCount = isNegative.filter(Boolean).length;
-    const target = positives[i].map((value) => (value ? 1 / positiveCount : 0));
+    const positiveCount = parts[0].positives[i].filter(Boolean).length;
+    const negativeCount = isNegative.filter(Boolean).length;
+    const target = isPositive.map((value, j) => (value && j < pairs ? 1 / positiveCount : 0));
     const positiveLogit = total(logits.map((value, j) => (target[j] ? value * target[j] : 0)));
-    if (prior) ({ logSum, p } = debiased(logSum, p, positiveLogit, target, negativeCount, settings));
+    if (prior) ({ logSum, p } = debiased(logSum, p, positiveLogit, isPositive, negativeCount, settings));
     const counts = positiveCount > 0 && !(isTreated && !negativeCount); // a row that lost all negatives gives 0
     counted.push(counts);
-    probability.push(p);
-    push.push(p.map((value, j) => (counts ? value - target[j] : 0)));
     losses.push(counts ? logSum - positiveLogit : 0);
-  });
-  return { probability, push, losses, counted, positives, candidates, masked };
+    directions.forEach((direction, number) => {
+      const part = (values) => values.slice(number * pairs, (number + 1) * pairs);
+      direction.probability.push(part(p));
+      direction.target.push(part(target));
+      direction.push.push(part(p.map((value, j) => (counts ? value - target[j] : 0))));
+    });
+    const negatives = p.filter((_, j) => isNegative[j]), mass = total(negatives);
+    if (!positiveCount || !(mass > 0)) continue;
+    const shares = negatives.map((value) => value / mass);
+    effective.push(Math.exp(-total(shares.map((share) => (share > 0 ? share * Math.log(share) : 0)))));
+  }
+  return { losses, directions, effective: effective.length ? total(effective) / effective.length : 0 };
 }
 
 // The logarithm of the debiased denominator and its derivatives by the logits.
-function debiased(logSum, p, positiveLogit, target, count, { debiased_prior: prior, temperature, decoupled }) {
+function debiased(logSum, p, positiveLogit, isPositive, count, { debiased_prior: prior, temperature, decoupled }) {
+  const copies = Math.max(1, isPositive.filter(Boolean).length); // of the positive, one for each direction
+  const target = isPositive.map((value) => (value ? 1 / copies : 0)), ofPositives = positiveLogit + Math.log(copies);
   const number = Math.max(1, count), mean = logSum - Math.log(number);
   const part = Math.exp(Math.min(0, Math.log(prior) + positiveLogit - mean)); // expected share of the positives
   const estimate = mean + Math.log1p(-part) - Math.log1p(-prior), lowest = -1 / temperature;
@@ -116,24 +137,14 @@ function debiased(logSum, p, positiveLogit, target, count, { debiased_prior: pri
   const result = Math.log(number) + (above ? estimate : lowest);
   const slopes = p.map((value, j) => (above ? (value - part * target[j]) / (1 - part) : 0));
   if (decoupled) return { logSum: result, p: slopes };
-  const highest = Math.max(result, positiveLogit);
-  const sum = highest + Math.log(Math.exp(result - highest) + Math.exp(positiveLogit - highest));
+  const highest = Math.max(result, ofPositives);
+  const sum = highest + Math.log(Math.exp(result - highest) + Math.exp(ofPositives - highest));
   const share = Math.exp(result - sum);
   return { logSum: sum, p: slopes.map((slope, j) => share * slope + (1 - share) * target[j]) };
 }
 
-function effectiveNegatives({ probability, positives, candidates }) {
-  const counts = [];
-  probability.forEach((row, i) => {
-    const negatives = row.filter((_, j) => candidates[i][j] && !positives[i][j]);
-    const sum = total(negatives);
-    if (!positives[i].some(Boolean) || !(sum > 0)) return;
-    counts.push(Math.exp(-total(negatives.map((p) => (p > 0 ? (p / sum) * Math.log(p / sum) : 0)))));
-  });
-  return counts.length ? total(counts) / counts.length : 0;
-}
-
-// Similarities and masks: all that the temperature does not change, kept for each batch by the other settings.
+// Similarities and masks of each direction: all that the temperature does not change, kept for each batch by the other
+// settings.
 const prepared = new WeakMap();
 function prepare(batch, settings) {
   const key = JSON.stringify({ ...settings, temperature: 0 });
@@ -141,51 +152,84 @@ function prepare(batch, settings) {
   return (prepared.get(batch)[key] ??= compute());
 
   function compute() {
-    const left = normalize(batch.queries, settings.normalization);
-    const right = normalize(batch.documents, settings.normalization);
     const positive = batch.labels.map((label) => label > settings.threshold), pairs = positive.length;
-    const [queries, documents] = [batch.queries, batch.documents].map((vectors) => normalize(vectors, "l2"));
-    const cosines = matrix(pairs, pairs, (i, j) => dot(queries[i], documents[j]));
-    const judged = settings.mask === "guide" ? batch.guide : cosines;
+    const names = directionsOf(settings);
+    const products = (normalization) => {
+      const [queries, documents] = [batch.queries, batch.documents].map((vectors) => normalize(vectors, normalization));
+      const of = (left, right) => matrix(pairs, pairs, (i, j) => dot(left[i], right[j]));
+      return {
+        query_to_doc: of(queries, documents),
+        ...(names.includes("query_to_query") && { query_to_query: of(queries, queries) }),
+        ...(names.includes("doc_to_doc") && { doc_to_doc: of(documents, documents) }),
+      };
+    };
+    const similarities = products(settings.normalization);
+    const cosines = settings.normalization === "l2" ? similarities : products("l2");
+    const judge = settings.mask === "guide" ? batch.guide : cosines, limits = maskLimits(judge.query_to_doc, settings);
+    const strength = settings.hardness === "in_batch_negatives" ? settings.hardness_strength : 0;
+    const weight = (i, j) => (i === j ? 0 : strength * cosines.query_to_doc[i][j]);
+    const bumps = strength ? matrix(pairs, pairs, weight) : null;
+    const { query_ids: queries, document_ids: documents } = batch;
     // The label of a cell off the diagonal whose texts are a pair of the batch, null if they are none.
     const label = (i, j) => {
-      const rows = positive.filter((_, k) => batch.query_ids[k] === batch.query_ids[i] && batch.document_ids[k] === batch.document_ids[j]);
+      if (settings.mask === "none") return null;
+      const rows = positive.filter((_, k) => queries[k] === queries[i] && documents[k] === documents[j]);
       return rows.length ? rows.some(Boolean) : null;
     };
-    const rowMasks = masks(settings, positive, batch.query_ids, batch.document_ids);
-    rowMasks.masked = applyMask(rowMasks, judged, settings, label);
-    const columnMasks = settings.symmetric ? masks(settings, positive, batch.document_ids, batch.query_ids) : null;
-    if (columnMasks) columnMasks.masked = applyMask(columnMasks, transpose(judged), settings, (i, j) => label(j, i));
-    const strength = settings.hardness === "in_batch_negatives" ? settings.hardness_strength : 0;
-    return {
-      similarity: matrix(left.length, right.length, (i, j) => dot(left[i], right[j])), positive, rowMasks, columnMasks, judged,
-      bumps: strength ? matrix(pairs, pairs, (i, j) => (i === j ? 0 : strength * cosines[i][j])) : null,
+    const isCopyLeft = settings.mask === "none" && settings.duplicates === "keep"; // as a candidate of an equal text
+    const withinSide = (ids) => ({
+      positives: matrix(pairs, pairs, () => false),
+      candidates: matrix(pairs, pairs, (i, j) =>
+        i !== j && (isCopyLeft || ids[i] !== ids[j]) && (settings.labeled_negatives || positive[j])),
+    });
+    const build = {
+      query_to_doc: () => ({ ...masks(settings, positive, queries, documents), label, bumps }),
+      doc_to_query: () => ({ ...masks(settings, positive, documents, queries), label: (i, j) => label(j, i) }),
+      query_to_query: () => withinSide(queries),
+      doc_to_doc: () => withinSide(documents),
     };
+    const cells = names.map((name) => {
+      const [similarity, judged] = [similarities, judge].map((values) =>
+        (name === "doc_to_query" ? transpose(values.query_to_doc) : values[name]));
+      const { label: labelOf = () => null, ...direction } = build[name]();
+      const masked = applyMask(direction, judged, limits, labelOf);
+      return { name, similarity, judged, limits, ...direction, masked };
+    });
+    return { similarity: similarities.query_to_doc, positive, cells };
   }
 }
 
 // All values of the panels. batch: queries, documents, labels, query_ids, document_ids; settings: of the lab.
 function explainBatch(batch, settings) {
-  const pairs = batch.queries.length;
-  const { similarity, positive, rowMasks, columnMasks, judged, bumps } = prepare(batch, settings);
-  const logits = similarity.map((row) => row.map((value) => value / settings.temperature));
-  const rows = direction(logits, rowMasks, settings, bumps);
-  const columns = columnMasks ? direction(transpose(logits), columnMasks, settings) : null;
+  const pairs = batch.queries.length, { similarity, positive, cells } = prepare(batch, settings);
+  const parts = cells.map((part) => {
+    const { positives, candidates, bumps } = part;
+    const logits = part.similarity.map((row) => row.map((value) => value / settings.temperature));
+    const weight = (value, i, j) => value + (bumps && candidates[i][j] && !positives[i][j] ? bumps[i][j] : 0);
+    return { ...part, logits, weighted: logits.map((row, i) => row.map((value, j) => weight(value, i, j))) };
+  });
+  const terms = (isJoint(settings) ? [parts] : parts.map((part) => [part])).map((group) => softmax(group, settings));
+  const directions = Object.fromEntries(terms.flatMap((term) => term.directions).map((one) => [one.name, one]));
+  const { query_to_doc: rows, doc_to_query: columns = null } = directions;
   const all = settings.average === "batch" && settings.labeled_negatives;
   const count = all ? pairs : Math.max(1, positive.filter(Boolean).length);
-  const weight = columns && settings.reduction === "mean" ? 0.5 : 1;
-  const gradient = matrix(pairs, pairs, (i, j) => {
-    const push = rows.push[i][j] + (columns ? columns.push[j][i] : 0);
-    return (push / count) * weight / settings.temperature;
-  });
-  const first = total(rows.losses) / count;
-  const second = columns ? total(columns.losses) / count : null;
+  const weight = settings.reduction === "mean" ? 1 / terms.length : 1;
+  // The gradient by the similarity of two texts, which is in the softmax of both.
+  const gradientOf = (push, other) => matrix(pairs, pairs, (i, j) =>
+    ((push[i][j] + (other ? other[j][i] : 0)) / count) * weight / settings.temperature);
+  const gradient = gradientOf(rows.push, columns?.push);
+  const sides = Object.fromEntries(Object.entries(SAME_SIDE).map(([side, name]) => {
+    const direction = directions[name];
+    return [side, direction ? { ...direction, gradient: gradientOf(direction.push, direction.push) } : null];
+  }));
+  const magnitude = (values) => total(values.flat().map(Math.abs));
+  const [first, second = null] = terms.map((term) => total(term.losses) / count);
   const anchorLosses = rows.losses.map((loss, i) => (rows.positives[i].some(Boolean) ? loss : -Infinity));
   return {
-    similarity, logits, gradient, rows, columns, positive, count, weight, first, second, judged, bumps,
+    similarity, gradient, rows, columns, ...sides, positive, count, weight, first, second,
     total: weight * (first + (second ?? 0)),
-    gradientSum: total(gradient.flat().map(Math.abs)),
-    effective: effectiveNegatives(rows),
+    gradientSum: magnitude(gradient) + total(Object.values(sides).map((side) => magnitude(side?.gradient ?? []) / 2)),
+    effective: terms[0].effective,
     hardest: positive.some(Boolean) ? firstLargest(anchorLosses) : -1,
   };
 }

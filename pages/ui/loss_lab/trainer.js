@@ -36,8 +36,10 @@ function orderLoss(scores, labels) {
 function pairLoss(batch, loss, temperature, bias) {
   if (loss.name === "bsc" || loss.name === "mnrl") {
     const result = explainBatch(batch, { ...(loss.name === "bsc" ? loss : MNRL), temperature });
-    const byLogTemperature = -total(result.gradient.flatMap((row, i) => row.map((g, j) => g * result.similarity[i][j])));
-    return { value: result.total, gradient: result.gradient, byLogTemperature };
+    const along = (cells) => (cells ? total(cells.similarity.map((row, i) => dot(row, cells.gradient[i]))) : 0);
+    const { queries, documents } = result; // a similarity of two texts of a side is in two cells
+    const byLogTemperature = -along(result) - (along(queries) + along(documents)) / 2;
+    return { value: result.total, gradient: result.gradient, sides: [queries, documents], byLogTemperature };
   }
   const { similarity } = prepare(batch, MNRL), gradient = zeros(similarity), { labels } = batch;
   const cosines = labels.map((_, i) => similarity[i][i]), pairs = labels.length;
@@ -194,16 +196,18 @@ function trainPoints(batch, loss, steps = 100) {
     logTemperature[0][0] = clamp(logTemperature[0][0], LOWEST_LOG_TEMPERATURE, HIGHEST_LOG_TEMPERATURE);
     const temperature = loss.learn_temperature ? Math.exp(logTemperature[0][0]) : loss.temperature;
     const now = { ...batch, queries: vectors.slice(0, pairs), documents: vectors.slice(pairs) };
-    const { value, gradient, byLogTemperature, byBias, byRotated } = pairLoss(now, loss, temperature, bias[0][0]);
-    const [left, right] = [now.queries, now.documents].map((side) => normalize(side, normalization));
-    const [byLeft, byRight] = [bySide(gradient, right), bySide(transpose(gradient), left)];
-    byRotated?.forEach((slope, i) => {
-      const [byQuery, byDocument] = [rotated(right[i]), rotated(left[i])];
-      byQuery.forEach((_, d) => { byLeft[i][d] += slope * byQuery[d]; byRight[i][d] -= slope * byDocument[d]; });
-    });
+    const { value, gradient, sides = [], byLogTemperature, byBias, byRotated } = pairLoss(now, loss, temperature, bias[0][0]);
+    const units = [now.queries, now.documents].map((side) => normalize(side, normalization)), [left, right] = units;
+    const byUnits = [bySide(gradient, right), bySide(transpose(gradient), left)];
+    const add = (side, rows) => rows.forEach((row, i) => row.forEach((slope, d) => { byUnits[side][i][d] += slope; }));
+    units.forEach((vectors, side) => { if (sides[side]) add(side, bySide(sides[side].gradient, vectors)); });
+    if (byRotated) {
+      add(0, right.map((row, i) => rotated(row).map((value) => byRotated[i] * value)));
+      add(1, left.map((row, i) => rotated(row).map((value) => -byRotated[i] * value)));
+    }
     const slopes = [
-      ...throughNormalization(now.queries, byLeft, normalization),
-      ...throughNormalization(now.documents, byRight, normalization)];
+      ...throughNormalization(now.queries, byUnits[0], normalization),
+      ...throughNormalization(now.documents, byUnits[1], normalization)];
     const { similarity, positive } = prepare(now, MNRL);
     trace.points.push(normalize(vectors, "l2"));
     trace.moves.push(slopes.map((row) => row.map((slope) => -slope)));

@@ -15,7 +15,7 @@ from bsc_core.lab.link import MARGIN_LIMITS, LabLink, lab_parameters, read_link
 from bsc_core.lab.presets import GUIDE, PRESETS, preset_batch, rows_batch
 from bsc_core.lab.settings import LabSettings
 from bsc_core.lab.toy_training import TOY_LOSSES
-from bsc_core.losses.explain import Explanation, first_largest
+from bsc_core.losses.explain import Explanation, SameSide, first_largest
 from pages.ui.components import data_cache, display, glossary, page_layout, turns, url
 from pages.ui.loss_lab.browser import LabState, lab_component, player
 from pages.ui.new_run.config_summary import LOSS_NAMES
@@ -34,9 +34,9 @@ TEMPERATURE_LOSSES = [name for name in TOY_LOSSES if "temperature" in LOSS_CONFI
 COMPARES_LABELS = ("pearson", "cosent", "angle")  # of the pairs of a batch
 VECTORS = {False: "Vectors of the texts", True: "Word vectors (static encoder)"}
 GLOSSARY = (
-    *("temperature", "symmetric", "effective_negatives", "gradient", "normalization", "duplicates", "mask"),
-    *("mask_margin", "mask_margin_kind", "hardness", "hardness_strength", "decoupled", "debiased_prior", "average"),
-    "threshold",
+    *("temperature", "directions", "partition", "effective_negatives", "gradient", "normalization", "duplicates"),
+    *("mask", "mask_margin", "mask_margin_kind", "hardness", "hardness_strength", "decoupled", "debiased_prior"),
+    *("average", "threshold"),
 )
 HOW_TO_READ = """
 - A row is a query, a column a document. The cells on the diagonal are the pairs of the batch; all others are negatives.
@@ -45,6 +45,8 @@ HOW_TO_READ = """
   probabilities. A good encoder has probabilities near 1 on the diagonal.
 - The **third matrix** is what training does with each cell: green pulls the two texts together, orange pushes them
   apart, and the color shows how strongly.
+- If the directions include the other queries or the other documents of the batch as candidates, **further matrices**
+  have their cells. All matrices then share one softmax.
 - Point at a cell to see its texts and its formula. Lower the temperature to see the push move to the hardest negative.
 """
 EXAMPLE = (
@@ -205,7 +207,7 @@ def lab(batch: LabBatch) -> LabState:
             st.markdown(HOW_TO_READ)
         if start.source == "preset":
             st.caption(PRESETS[start.preset].shows)
-    pinned = start.pinned if start.pinned and max(start.pinned) < len(batch) else None
+    pinned = start.pinned if start.pinned and max(start.pinned[:2]) < len(batch) else None
     second = (start.compare or LabSettings(temperature=0.5)) if is_comparison else None
     if "guide" in (start.settings.mask, second and second.mask) and batch.guide is None:
         st.caption("Only the example batches have vectors of a guide; the mask `guide` is off for this batch.")
@@ -225,9 +227,13 @@ def summary(result: Explanation, settings: LabSettings) -> str:
     is_candidate = (result.rows != 0) | result.row_positives  # a decoupled positive has no probability
     scores = np.where(is_candidate, result.similarity, -np.inf)  # weights and temperature do not change ranks
     best = np.take_along_axis(result.row_positives, first_largest(scores)[:, None], axis=1)[:, 0] & anchors
-    pull = np.abs(np.where(result.row_positives, 0.0, result.gradient))
+    push = {("query", "document"): np.where(result.row_positives, 0.0, result.gradient)}
+    push |= {(kind, kind): side.gradient for kind, side in _same_side(result)}
+    largest = {kinds: float(np.abs(values).max()) for kinds, values in push.items()}
+    first, second = max(largest, key=lambda kinds: largest[kinds])
+    pull = np.abs(push[first, second])
     row, column = np.unravel_index(int(first_largest(pull.ravel())), pull.shape)
-    strongest = f" The strongest push is on query {row + 1} and document {column + 1}." if pull.max() > 0 else ""
+    strongest = f" The strongest push is on {first} {row + 1} and {second} {column + 1}." if pull.max() > 0 else ""
     among = " of the documents that the mask leaves" if settings.mask != "none" else ""
     return (
         f"{int(best.sum())} of {int(anchors.sum())} queries rank a positive first{among}. At temperature "
@@ -380,4 +386,21 @@ def cells(batch: LabBatch, result: Explanation) -> pd.DataFrame:
     }
     if result.columns is not None:
         table["p_query_given_document"] = result.columns.ravel()
-    return pd.DataFrame(table)
+    tables = [pd.DataFrame(table)]
+    for kind, side in _same_side(result):
+        texts = {"query": batch.query_texts, "document": batch.document_texts}[kind]
+        table = {
+            kind: [texts[row] for row in rows],
+            f"other_{kind}": [texts[column] for column in columns],
+            "similarity": side.similarity.ravel(),
+            f"p_other_{kind}_given_{kind}": side.probability.ravel(),
+            "gradient": side.gradient.ravel(),
+        }
+        tables.append(pd.DataFrame(table))
+    return pd.concat(tables, ignore_index=True)
+
+
+def _same_side(result: Explanation) -> list[tuple[str, SameSide]]:
+    """Return the cells of the queries and of the documents, as far as they are used."""
+    sides = {"query": result.query_query, "document": result.document_document}
+    return [(kind, side) for kind, side in sides.items() if side is not None]
