@@ -36,6 +36,7 @@ CREATE TABLE jobs (
 _SETTINGS = "CREATE TABLE settings (name TEXT PRIMARY KEY, value INTEGER)"
 _MAX_SLOTS = 10_000
 _MAX_BYTES = 64 * 2**20
+_MAX_RUNS = 100_000  # in one queue, the finished ones included
 _ORDER = "ORDER BY place IS NULL, place, number"
 _LAST_PLACE = "(SELECT COALESCE(MAX(place), 0) + 1 FROM jobs)"
 
@@ -229,12 +230,19 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _check(connection: sqlite3.Connection) -> None:
-    """Raise DatabaseError if the file is damaged or has other tables, or views or triggers, which could never end."""
+    """Raise DatabaseError if the file is damaged or forged: other values, tables or triggers, or too many rows."""
     schema = connection.execute("SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL AND name != 'sqlite_sequence'")
     if {" ".join(sql.split()) for (sql,) in schema} != {" ".join(sql.split()) for sql in (_JOBS, _SETTINGS)}:
         raise sqlite3.DatabaseError("it is not a queue of runs")
     if (result := connection.execute("PRAGMA integrity_check(1)").fetchone()[0]) != "ok":
         raise sqlite3.DatabaseError(f"malformed: {result}")
+    if connection.execute("SELECT EXISTS (SELECT 1 FROM jobs WHERE typeof(run) != 'text')").fetchone()[0]:
+        raise sqlite3.DatabaseError("an id is not a text")
+    if connection.execute("SELECT COUNT(*) FROM jobs").fetchone()[0] > _MAX_RUNS:
+        raise sqlite3.DatabaseError(f"more than {_MAX_RUNS:,} runs")
+    slots = _setting(connection, "slots")
+    if slots is not None and not 1 <= slots <= _MAX_SLOTS:
+        raise sqlite3.DatabaseError(f"{slots} slots")
 
 
 def _is_damage(error: Exception, path: Path) -> bool:

@@ -14,12 +14,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from bsc_core.config import DIRECTIONS, BSCLossConfig, DirectionName
 from bsc_core.errors import InputError
+from bsc_core.neighbors import TIE
 from bsc_core.types import Indices, Mask, Numbers
 
 SMALLEST_RANGE = 1e-6
 """Column ranges and norms at or below this share of the largest magnitude are treated as 0, as in the loss."""
-TIE = 1e-6
-"""Cosines this close above the limit of a mask count as equal to it, as in the loss."""
 RELATIVE_TIE, ABSOLUTE_TIE = 1e-6, 1e-12
 """Values this close to the largest count as ties, so that rounding never decides; the browser uses the same."""
 

@@ -229,13 +229,16 @@ def _hardest(dataset: PairDataset, candidates: Candidates, unit: Vectors, config
     positive = check_finite(np.einsum("nd,nd->n", unit[dataset.query], unit[dataset.document]), NOT_FINITE)
     limit = positive - np.float32(config.margin)  # (N,)
     result = np.full((len(dataset), config.count), -1, dtype=np.int32)
-    waiting, depth = np.arange(len(dataset)), min(FIRST_DEPTH, len(candidates.document))
+    waiting = np.argsort(candidates.query_of_row, kind="stable")  # rows of a query together, which share its search
+    depth = min(FIRST_DEPTH, len(candidates.document))
     while len(waiting):
         short = []
         for rows in _blocks(waiting, depth):
-            ranked, cosines = search.nearest(unit[dataset.query[rows]], depth)
-            excluded = candidates.is_excluded(candidates.query_of_row[rows][:, None], ranked)
-            result[rows], count = hardest_below(ranked, (cosines <= limit[rows, None]) & ~excluded, config.count)
+            queries, at = np.unique(candidates.query_of_row[rows], return_inverse=True)
+            ranked, cosines = search.nearest(unit[candidates.query[queries]], depth)
+            excluded = candidates.is_excluded(queries[:, None], ranked)
+            allowed = (cosines[at] <= limit[rows, None]) & ~excluded[at]
+            result[rows], count = hardest_below(ranked[at], allowed, config.count)
             short.append(rows[count < config.count])
         if depth == len(candidates.document):
             break

@@ -11,6 +11,7 @@ from playwright.sync_api import WebSocket, expect
 from bsc_core import formatting
 from bsc_core.jobs import group_summary
 from bsc_core.runs import Run, RunStore
+from pages.ui.components.data_cache import short_id
 from tests.helpers.waiting import held, wait_until
 
 EPOCHS = 3
@@ -72,7 +73,7 @@ def launch_sweep(visit, store: RunStore) -> str:
     (group,) = {run.status().group for run in runs}
     cells = {(run.config().loss.temperature, run.config().training.batch_size) for run in runs}
     assert cells == {(first, second) for first in (0.1, 0.05) for second in (32, 16)}
-    expect(page.get_by_role("combobox", name="Group", exact=True)).to_have_value(group)
+    expect(page.get_by_role("combobox", name="Group", exact=True)).to_have_value(short_id(group))
     assert {row[1] for row in visit.rows(RUNS)} == {shown_name(run) for run in runs}
     return group
 
@@ -123,7 +124,7 @@ def resume(visit, store: RunStore, group: str, run: Run) -> Run:
     expect(page.get_by_text(f"resumed from {shown_name(run)}")).to_be_visible()
     visit.wait(QUESTION)
     (resumed_run,) = [one for one in store.list() if one.id not in known]
-    expect(page.get_by_role("combobox", name="Group", exact=True)).to_have_value(group)
+    expect(page.get_by_role("combobox", name="Group", exact=True)).to_have_value(short_id(group))
     expect(page.get_by_role("combobox", name="Run", exact=True)).to_have_value(
         resumed_run.id[len("20260101-000000-") :]
     )

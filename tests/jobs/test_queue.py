@@ -109,6 +109,16 @@ def test_slots_are_stored_in_the_queue(tmp_path):
         Queue(tmp_path).set_slots(0)
 
 
+FORGED = {
+    "an id of bytes": "INSERT INTO jobs (run, state) VALUES (x'fffe', 'waiting')",
+    "negative slots": "INSERT INTO settings (name, value) VALUES ('slots', -5)",
+    "too many runs": (
+        "WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n <= 100000) "
+        "INSERT INTO jobs (run, state) SELECT 'forged-' || n, 'claimed' FROM numbers"
+    ),
+}
+
+
 def damage(path: Path, how: str) -> None:
     content = bytearray(path.read_bytes())
     if how == "torn pages":
@@ -128,12 +138,16 @@ def damage(path: Path, how: str) -> None:
             other.execute("PRAGMA journal_mode = WAL")
             other.execute("CREATE TABLE jobs (number INTEGER PRIMARY KEY AUTOINCREMENT, run TEXT UNIQUE, state TEXT)")
             other.execute("INSERT INTO jobs (run, state) VALUES ('third', 'waiting')")
+    elif how in FORGED:
+        with closing(sqlite3.connect(path)) as queue:
+            queue.execute(FORGED[how])
+            queue.commit()
     else:
         path.write_bytes({"empty": b"", "text": b"this is no database " * 500}[how])
 
 
 @pytest.mark.parametrize(
-    "how", ["empty", "text", "torn pages", "random bytes", "another database", "an earlier version"]
+    "how", ["empty", "text", "torn pages", "random bytes", "another database", "an earlier version", *FORGED]
 )
 def test_a_damaged_file_is_set_aside_and_rebuilt_from_the_run_folders(store, config, how):
     for name in ("first", "second", "third", "over"):

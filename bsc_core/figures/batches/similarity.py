@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from bsc_core import formatting
 from bsc_core.figures import theme
+from bsc_core.neighbors import TIE
 from bsc_core.types import Ids, Mask
 
 POSITIVE = "positive pair"
@@ -40,8 +41,6 @@ KIND_SHAPES = {
     MARKED: "diamond",
 }
 CANVAS_TEXT_LENGTH = 160
-TIE = 1e-6
-"""Cosines this close above the limit of a mask count as equal to it, as in the loss."""
 
 
 @dataclass(frozen=True)

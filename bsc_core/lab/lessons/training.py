@@ -28,6 +28,7 @@ from bsc_core.config import (
 )
 from bsc_core.lab.presets import sample_rows
 from bsc_core.losses.explain import first_largest, normalize
+from bsc_core.neighbors import TIE
 from bsc_core.paths import sample_data_folder
 from bsc_core.types import Numbers
 
@@ -48,8 +49,6 @@ MIXES = (0.0, 0.1, 0.5, 0.9)
 """Shares of SCL: cross-entropy alone, and three mixes."""
 DIMENSIONS = (2, 4, 8, 16, 32, 64, 128, 384)
 """Numbers of leading dimensions of the Matryoshka loss, and of the cut vectors."""
-TIE = 1e-6
-"""Cosines this close are equal: the documents may be the same text, and rounding must not rank them."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,8 +13,6 @@ from torch import Tensor
 
 from bsc_core.neighbors import ACCUMULATED, ROUNDING, has_bf16_instructions
 
-TIE = 1e-6
-"""Similarities this close above a limit count as equal to it, so that rounding never decides."""
 MIN_ROUNDED = 2**20
 """Cells of a matrix above which a guide is compared as bfloat16 first."""
 ROUNDED_ERROR = (1 + ROUNDING) ** 3 - 1 + ACCUMULATED

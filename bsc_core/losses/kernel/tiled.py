@@ -18,7 +18,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from bsc_core.losses.kernel.candidate_rules import Diagonal, Rule, diagonal_tiles, transpose_rule
-from bsc_core.losses.kernel.negatives import TIE, FalseNegativeMask, Negatives, exceed
+from bsc_core.losses.kernel.negatives import FalseNegativeMask, Negatives, exceed
+from bsc_core.neighbors import TIE
 
 TILE_ROWS, TILE_COLUMNS = 1024, 4096
 STORED_SCORES = 4096 * 4096

@@ -97,8 +97,7 @@ def _resume(run: Run) -> None:
     users.check_encoders(run.config())
     with users.admit_launch(run.id, 1, run.config().training.threads):
         resumed = jobs.resume(data_cache.run_store(), run)
-    table.save_group(resumed.status().group)
-    page_layout.switch_page("runs", run=resumed.id)
+    page_layout.switch_page("runs", run=resumed.id, **table.group_in_url(st.query_params.get(table.GROUP)))
 
 
 def start_from_config(config: RunConfig, run: Run | None = None) -> None:

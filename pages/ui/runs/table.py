@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
-from streamlit.errors import StreamlitAPIException
 
 from bsc_core import formatting, jobs
 from bsc_core.errors import BscError, RunError, RunNotFoundError
@@ -20,7 +19,6 @@ from pages.ui.runs import run_settings
 
 COMPARE = "compare"
 GROUP = "group"
-SAVED_GROUP = "runs.group.saved"
 ALL_RUNS = "All runs"
 UPDATE_INTERVAL = "2s"
 CURRENT_TABLE = "runs.table.current"  # the key of the table that the page shows
@@ -88,17 +86,13 @@ def select(all_runs: list[Run]) -> tuple[str | None, list[Run], list[Run]]:
 
 def _match_group_and_run(runs: list[Run]) -> None:
     """Leave the group if another run is opened, and select no run if another group is opened."""
-    group = st.query_params.get(GROUP) or st.session_state.get(GROUP)
+    group = st.query_params.get(GROUP)
     run_id = st.query_params.get("run") or page_layout.saved_context().run_id
     members = [run.id for run in runs if run.status().group == group]
     if group is None or not members or run_id is None or run_id in (page_layout.NO_RUN, *members):
         return
     if "run" in st.query_params:
-        st.session_state[GROUP] = ALL_RUNS
-        if GROUP in st.query_params and not url.is_history_navigation():
-            with suppress(StreamlitAPIException):  # of a group that was selected here: its control changes the URL
-                display.write_url({}, (GROUP,))
-                st.rerun()  # with a URL that the selection of the group does not read
+        display.write_url({}, (GROUP,))
     else:
         page_layout.select("run", page_layout.NO_RUN)
 
@@ -108,29 +102,27 @@ def _select_group(runs: list[Run]) -> tuple[str | None, list[Run]]:
     groups = list(dict.fromkeys(group for run in runs if (group := run.status().group)))
     if not groups:
         return None, runs
-    saved = st.session_state.pop(SAVED_GROUP, None)
-    if saved in groups:
-        st.session_state[GROUP] = saved
-    about = "Runs that were launched together: a sweep, or one setting with several seeds."
-
-    def leave_run() -> None:
-        members = [run.id for run in runs if run.status().group == st.session_state[GROUP]]
-        if members and page_layout.saved_context().run_id not in members:
-            page_layout.select("run", page_layout.NO_RUN)
-
-    options = [ALL_RUNS, *groups]
-    group = st.selectbox("Group", options, help=about, on_change=leave_run, **url.bound(GROUP, options))
-    if group not in groups:
+    linked, names = url.check(GROUP, [ALL_RUNS, *groups]), data_cache.run_names(groups)
+    group = linked[0] if linked and linked[0] in groups else None
+    st.session_state[GROUP] = group or ALL_RUNS
+    st.selectbox(
+        "Group",
+        [ALL_RUNS, *groups],
+        format_func=lambda option: names.get(option, option),
+        help="Runs that were launched together: a sweep, or one setting with several seeds.",
+        key=GROUP,
+        on_change=lambda: display.write_url(group_in_url(st.session_state[GROUP]), (GROUP, "run")),
+    )
+    if group is None:
         return None, runs
     return group, sorted(
         (run for run in runs if run.status().group == group), key=lambda run: (run.status().created, run.id)
     )
 
 
-def save_group(group: str | None) -> None:
-    """Save the selected group while the page switches to another of its runs, which empties the URL."""
-    if group is not None and st.session_state.get(GROUP) == group:
-        st.session_state[SAVED_GROUP] = group
+def group_in_url(group: str | None) -> dict[str, str]:
+    """Return the URL parameter of a group; none for all runs."""
+    return {} if group in (None, ALL_RUNS) else {GROUP: str(group)}
 
 
 def draw_live(draw: Callable[[], None], runs: list[Run]) -> None:
@@ -330,7 +322,7 @@ def draw_all_button(bar: DeltaGenerator) -> None:
 
 
 def _show_all() -> None:
-    st.session_state[GROUP] = ALL_RUNS
+    display.write_url({}, (GROUP,))
     _set_selection([page_layout.NO_RUN])
 
 
