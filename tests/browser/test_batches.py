@@ -54,6 +54,16 @@ def test_journey_from_a_marked_false_negative_of_a_batch_to_training_with_this_p
     expect(visit.page.get_by_role("button", name="Undo", exact=True)).to_have_count(0)
 
 
+def test_the_controls_show_the_plan_of_another_dataset_after_that_of_a_run(sample_run, visit):
+    visit.open("batches", run=sample_run.id)
+    expect(visit.page.get_by_role("button", name="this run", exact=True)).to_have_attribute("aria-pressed", "true")
+    visit.select_option("Dataset", "sample-nli")
+    expect(visit.page.get_by_text("Batch order: premises, as selected in One batch")).to_be_visible()
+    for name in ("premises", "random"):
+        expect(visit.page.get_by_role("button", name=name, exact=True)).to_have_attribute("aria-pressed", "true")
+    expect(visit.page.get_by_role("spinbutton", name="Batch size")).to_have_value("32")
+
+
 def table_cell(visit, name: str):
     """Return the last cell of a row of the comparison table."""
     row = visit.page.get_by_test_id("stTable").first.locator("tr").filter(has_text=name)

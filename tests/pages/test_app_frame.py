@@ -16,7 +16,7 @@ from bsc_core.figures import theme
 from bsc_core.runs import Run, RunStore
 from pages.ui.components import data_cache, display, glossary, page_layout, sidebar_jobs, url
 from pages.ui.data import uploads
-from tests.helpers.pages import open_app, open_page, page_text
+from tests.helpers.pages import open_app, open_page, open_page_in_app, page_text
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ("start", "learn", "lessons", "data", "batches", "train", "runs", "embeddings", "retrieval", "findings")
@@ -82,6 +82,16 @@ def test_a_link_to_another_dataset_selects_no_run_and_with_both_the_run_decides(
     app.query_params["dataset"] = "sample"
     app.run()
     assert (app.selectbox(key="dataset").value, app.selectbox(key="run").value) == ("sample", page_layout.NO_RUN)
+
+
+def test_another_dataset_on_a_page_without_runs_selects_no_run(finished: Run) -> None:
+    app = open_page_in_app("batches", encoder="static", run=finished.id)
+    app.switch_page("pages/data.py").run()
+    app.selectbox(key="dataset").select("sample-nli").run()
+    assert not app.exception
+    app.switch_page("pages/batches.py").run()
+    assert not app.exception
+    assert (app.selectbox(key="dataset").value, app.selectbox(key="run").value) == ("sample-nli", page_layout.NO_RUN)
 
 
 def test_the_dataset_of_a_run_that_is_not_listed_is_named(visit: Callable, finished: Run) -> None:

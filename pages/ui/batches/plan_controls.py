@@ -54,6 +54,7 @@ OPTIONS = {
 VIEW = "batches.view"
 STRATEGIES_KEY = "batches.strategies"
 START = "batches.start"  # session key: what the values of the controls start from
+RESTARTED = "batches.restarted"  # session key: whether they start from something else than before
 PARAMETERS = (
     VIEW,
     *(f"batches.{name}" for name in ("strategies", "batch_size", "epoch", "seed", "labeled")),
@@ -113,7 +114,8 @@ def select_settings(source: BatchSource, strategies: DeltaGenerator, row: DeltaG
             field, labeled = BSCLossConfig.model_fields["labeled_negatives"], True
             if source.run is None:
                 about = help_text("labeled_negatives")
-                labeled = st.toggle(str(field.title), field.default, help=about, **url.flag("batches.labeled"))
+                start = _start("batches.labeled", bool(field.default))
+                labeled = st.toggle(str(field.title), start, help=about, **url.flag("batches.labeled"))
     configs = {name: _config(name, group_size, more) for name in names if name != RUN_PLANS}
     if RUN_PLANS in names and source.run is not None:
         size = source.run.config().training.batch_size
@@ -135,12 +137,16 @@ def _start_values(source: BatchSource) -> tuple[BatchingConfig, TrainingConfig]:
         start = suggested(shape_of(source.train))
         preset = PRESETS[start].values
         values = BatchingConfig.model_validate(preset["batching"]), TrainingConfig.model_validate(preset["training"])
-    if st.session_state.get(START, start) != start:
-        for name in PARAMETERS:
-            if name not in st.query_params:
-                st.session_state.pop(name, None)
+    st.session_state[RESTARTED] = st.session_state.get(START, start) != start
     st.session_state[START] = start
     return values
+
+
+def _start(key: str, value: Any) -> Any:
+    """Return the value that a control starts from; if the controls start anew, its browser shows it as well."""
+    if st.session_state[RESTARTED] and key not in st.query_params:
+        st.session_state[key] = value
+    return value
 
 
 def _select_strategies(source: BatchSource, strategy: str) -> list[str]:
@@ -152,7 +158,7 @@ def _select_strategies(source: BatchSource, strategy: str) -> list[str]:
         "Strategies",
         [*saved, *known],
         selection_mode="multi",
-        default=default,
+        default=_start(STRATEGIES_KEY, default),
         help=help_text("strategy"),
         **url.bound(STRATEGIES_KEY, [*saved, *known]),
     )
@@ -168,7 +174,7 @@ def _number_input(label: str, name: str, limits: tuple[int, int], value: int, *,
     field = BatchingConfig.model_fields.get(name)
     about = help_text(name) if name in TERMS else field.description if field else None
     bound = url.bound(f"batches.{name}", limits=limits)
-    value = min(max(value, limits[0]), limits[1])
+    value = _start(f"batches.{name}", min(max(value, limits[0]), limits[1]))
     return int(st.number_input(label, *limits, value, help=about, width=width, **bound))
 
 
@@ -188,12 +194,18 @@ def _more_settings(default: BatchingConfig, names: set[str], pairs: PairDataset)
             start = clusters if name == "clusters" else value
             values[name] = _number_input(title, name, LIMITS[name], start, width="stretch")
         elif isinstance(value, bool):
-            values[name] = st.toggle(title, value, help=about, **url.flag(key))
+            values[name] = st.toggle(title, _start(key, value), help=about, **url.flag(key))
         elif isinstance(value, float):
-            values[name] = st.number_input(title, 1.0, 1000.0, value, help=about, **url.bound(key, limits=(1, 1000)))
+            bound = url.bound(key, limits=(1, 1000))
+            values[name] = st.number_input(title, 1.0, 1000.0, _start(key, value), help=about, **bound)
         else:
             selected = st.segmented_control(
-                title, OPTIONS[name], default=value, required=True, help=about, **url.bound(key, OPTIONS[name])
+                title,
+                OPTIONS[name],
+                default=_start(key, value),
+                required=True,
+                help=about,
+                **url.bound(key, OPTIONS[name]),
             )
             values[name] = selected or value  # an empty parameter of a link selects nothing
     return values

@@ -140,7 +140,7 @@ def context_bar(names: Sequence[str]) -> Context:
     for name in CONTEXT:
         if name not in names:
             context[name] = st.query_params.get(name) or context.get(name) or DEFAULTS[name]
-    existing = []
+    existing, last = [], context.get("dataset")
     for name, cell in zip(names, display.columns(len(names), min_width=160), strict=True):
         with cell:
             fixed = _fixed_by_run(name, context) if "run" in names else None
@@ -148,6 +148,8 @@ def context_bar(names: Sequence[str]) -> Context:
                 existing.append(name)
             else:
                 url.report(name, f"The {name} {url.shorten(st.query_params[name])} was not found; select another one.")
+    if "run" not in names and context["dataset"] != last and _is_of_other_data(context["run"], context["dataset"]):
+        context["run"] = NO_RUN  # as `select` does where the bar has the run
     _write_choices({name: context[name] for name in existing})
     return saved_context()
 
