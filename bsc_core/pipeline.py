@@ -195,7 +195,7 @@ def summarize(
         "precision": trainer.precision,
         "device": device_name(trainer.accelerator.device),
         **summary,
-        **measured_speed(summary, splits, run.folder),
+        **measured_speed(summary, splits, run),
     }
     run.write_json(RESULT, result)
     return result

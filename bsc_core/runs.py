@@ -140,6 +140,8 @@ class _RunResult(BaseModel, extra="allow"):
     encode_characters_per_second: _Number = None
     peak_memory_bytes: _Number = None
     disk_bytes: _Number = None
+    checkpoints: _Count | None = None
+    checkpoint_bytes: _Number = None
 
 
 class _Group(BaseModel):

@@ -6,6 +6,9 @@ import streamlit as st
 from pages.ui.components import data_cache, display, page_layout, run_data
 from pages.ui.embeddings import frames, geometry, map_view, pair_matrix, selection
 
+CELL, NEAREST = "texts of the selected cell", "nearest neighbors of the selected text"  # names of the lines on the map
+POSITIVE = "texts of a positive pair"
+
 context = page_layout.setup_page(
     "Embeddings",
     "Which texts are close, and what did training move?",
@@ -31,7 +34,7 @@ with display.show_errors():
     changed = selection.most_changed_texts(data, rows) if several else selection.NO_TEXTS
     is_selected = bool(words or len(lassoed))
     listed = selected if is_selected else changed
-    text_id = selection.selected_text(data, listed)
+    text_id = int(selected[0]) if len(selected) == 1 else selection.selected_text(data, listed)
     marked = selected if text_id is None else np.array([text_id], dtype=np.int32)
 
     clicked = pair_matrix.load_pair(data, rows)
@@ -40,8 +43,10 @@ with display.show_errors():
     trails = listed if animated else selection.NO_TEXTS
     shows_pairs = "pairs" in st.session_state[map_view.SHOW] and not len(marked)
     ten = geometry.ten_pairs(data, rows) if shows_pairs else geometry.NO_PAIRS
-    pairs = clicked if len(clicked) else ten
-    pairs_name = "texts of the selected cell" if len(clicked) else "texts of a positive pair"
+    neighbors = geometry.NO_PAIRS if text_id is None else selection.neighbor_lines(data, text_id, rows)
+    pairs, pairs_name = next(
+        ((lines, name) for lines, name in ((clicked, CELL), (neighbors, NEAREST)) if len(lines)), (ten, POSITIVE)
+    )
     number, change = len(selected) if is_selected else None, geometry.distance_change(data, rows)
     if number == 0:  # above the map, which then looks like one without a selection
         with st.container(horizontal=True, vertical_alignment="center"):
@@ -56,21 +61,23 @@ with display.show_errors():
         selection.save(data, drawn)
         st.rerun()
     map_view.draw_notes(data, layout, umap_folder)
-    if len(pairs):
-        st.caption((pair_matrix.pair_sentence if len(clicked) else geometry.pairs_sentence)(data, pairs))
+    if len(clicked):
+        st.caption(pair_matrix.pair_sentence(data, clicked))
+    elif len(ten):
+        st.caption(geometry.pairs_sentence(data, ten))
 
     for cell in list_cells:
         with cell:
             selection.draw_texts(data, selected, selection.selected_title(selected, words, lassoed))
             selection.draw_clear_buttons(data, words, lassoed)
-    if len(selected):
-        pair_matrix.draw(data, selected, clicked)
-    elif several and not is_selected:
+    if several and not is_selected:
         selection.draw_texts(data, changed, selection.changed_title(data, rows))
     elif not is_selected:
         st.caption("Draw a lasso on the map, or search for words, to list texts with their nearest neighbors.")
     if text_id is not None:
         selection.draw_neighbors(data, text_id)
+    if len(selected) > 1:
+        pair_matrix.draw(data, selected, clicked)
     geometry.draw(data, rows)
     with page_layout.action_bar():
         if context.run_id is None:

@@ -17,10 +17,12 @@ from bsc_core.data.sample_data import sample_config
 from bsc_core.errors import ConfigError, DataError, ModelError
 from bsc_core.evaluate_model import evaluate_model
 from bsc_core.evaluation import Evaluator
+from bsc_core.files import folder_bytes
 from bsc_core.pipeline import guide_vectors, load_training_data, run_experiment
 from bsc_core.preparation.plan_report import plan_report
 from bsc_core.runs import Run, RunStore
 from bsc_core.training.callbacks import OnStep
+from bsc_core.training.checkpoint import checkpoints
 from bsc_core.training.data import select_training_rows
 from bsc_core.training.estimate import estimate
 from tests.helpers.configs import with_changes
@@ -141,7 +143,11 @@ def test_an_estimate_comes_from_a_finished_run_with_the_same_encoder(small_confi
     assert run.id in reported.source
     assert 0 < reported.seconds < longer.seconds
     assert reported.memory_bytes > 0
-    assert reported.disk_bytes > 0
+    assert reported.disk_bytes == pytest.approx(folder_bytes(run.folder), rel=0.1)
+    checkpoint = folder_bytes(checkpoints(run.checkpoints_folder)[-1])
+    more = estimate(with_changes(small_config, training={"epochs": 10, "save_total_limit": 7}), data, store)
+    had = len(checkpoints(run.checkpoints_folder))
+    assert more.disk_bytes - reported.disk_bytes == pytest.approx((7 - had) * checkpoint, rel=0.1)
     assert estimate(with_changes(small_config, encoder={"name": "static"}), data, store).seconds is None
     run.update_status(state="done")
     stopped = store.create(small_config)  # newer, but with fewer files

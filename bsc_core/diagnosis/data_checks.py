@@ -118,13 +118,13 @@ def label_direction(run: RunEvidence) -> Findings:
             "Reverse the labels in the file (highest label - label), so that 1 means similar.",
         )
         return
-    about = "how clearly pairs with high labels are closer than random pairs, -1 to 1"
+    about = "pairs with high labels compared with random pairs (1: all closer, -1: all farther)"
     yield Finding(
         "label_direction",
         "info" if run.state == "better" else "warning",
         "Training pairs with low labels are closer than those with high labels: either these negatives are meant to be "
         "hard, or the labels are reversed.",
-        (*evidence, Evidence(about, closer, f"below {CLOSE_POSITIVES:g} for reversed labels of other texts")),
+        (*evidence, Evidence(about, closer, f"below {CLOSE_POSITIVES:g} if the labels were reversed")),
         "Read some pairs of both kinds. Reverse the labels in the file only if high labels mean dissimilar texts.",
     )
 

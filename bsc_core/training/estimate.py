@@ -1,7 +1,6 @@
 """Expected cost of a run, from finished runs of this machine with the same encoder."""
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,8 @@ from bsc_core.config import RunConfig
 from bsc_core.data import DatasetSplits
 from bsc_core.errors import BscError
 from bsc_core.files import folder_bytes
-from bsc_core.runs import RESULT, RunStore, parent_run_id
+from bsc_core.runs import RESULT, Run, RunStore, parent_run_id
+from bsc_core.training.checkpoint import checkpoints
 
 SPEEDS = ("train_characters_per_second", "encode_characters_per_second")
 
@@ -32,24 +32,27 @@ def characters(data: DatasetSplits) -> tuple[int, int]:
     return int(lengths[train.query].sum() + lengths[train.document].sum()), int(lengths.sum())
 
 
-def measured_speed(summary: dict[str, Any], data: DatasetSplits, folder: Path) -> dict[str, Any]:
-    """Return the speed of a finished run in characters per second, its startup time, and the size of its folder.
+def measured_speed(summary: dict[str, Any], data: DatasetSplits, run: Run) -> dict[str, Any]:
+    """Return the speed of a finished run in characters per second, its startup time, and the size of its files.
 
     Args:
         summary: Result of `RunLogger.summary`.
         data: Data of the run.
-        folder: Folder of the run.
+        run: The run.
     """
     seconds, (per_epoch, distinct) = summary["seconds"], characters(data)
     training = seconds.get("train", 0.0) + seconds.get("plan", 0.0) + seconds.get("checkpoint", 0.0)
     encoding = seconds.get("encode", 0.0)
     trained = per_epoch * summary["pairs"] / len(data.train)
     encoded = distinct * summary["texts_encoded"] / len(data.texts)
+    saved = checkpoints(run.checkpoints_folder)
     return {
         "train_characters_per_second": trained / training if training else None,
         "encode_characters_per_second": encoded / encoding if encoding else None,
         "startup_seconds": max(0.0, seconds["total"] - training - encoding),
-        "disk_bytes": folder_bytes(folder),
+        "disk_bytes": folder_bytes(run.folder),
+        "checkpoints": len(saved),
+        "checkpoint_bytes": folder_bytes(saved[-1]) if saved else None,
     }
 
 
@@ -70,7 +73,11 @@ def estimate(config: RunConfig, data: DatasetSplits, store: RunStore) -> Estimat
         + epochs * per_epoch / result["train_characters_per_second"]
         + evaluations * distinct / result["encode_characters_per_second"]
     )
-    return Estimate(seconds, result["peak_memory_bytes"], result["disk_bytes"], run_id)
+    disk = result["disk_bytes"]
+    if disk and result.get("checkpoint_bytes"):  # an earlier version did not measure them
+        kept = min(config.training.save_total_limit, epochs)
+        disk += int((kept - result["checkpoints"]) * result["checkpoint_bytes"])
+    return Estimate(seconds, result["peak_memory_bytes"], disk, run_id)
 
 
 def _latest_speed(config: RunConfig, store: RunStore) -> tuple[str, dict[str, Any]] | None:

@@ -63,6 +63,18 @@ def test_the_text_whose_neighbors_are_listed_is_marked_on_the_map(visit: Callabl
     assert picture(app)["selected"] == pack(np.arange(len(data.dataset.texts)) == changed[3])
 
 
+def test_a_single_selected_text_is_connected_with_its_neighbors_which_are_listed(mapped: Run) -> None:
+    data = map_data(mapped)
+    link = {selection.SELECTED: f"{selection.digest(data)}-{selection.pack_ids([3])}"}
+    app = open_page("embeddings", run=mapped.id, **link)
+    assert not app.exception
+    nearest, _ = data.nearest(data.ends[-1], np.array([3]), 10)
+    assert picture(app)["pairs"] == [[3, other] for other in nearest[0].tolist()]  # all texts are on the map
+    assert picture(app)["pairs_name"] == "nearest neighbors of the selected text"
+    assert "Nearest in embedding space to" in page_text(app)
+    assert "Cosine similarities of" not in page_text(app)
+
+
 def test_the_maps_of_all_models_together_have_a_limit(mapped: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     dimensions = map_data(mapped).ends[0].dimensions
     monkeypatch.setattr(map_view, "MAX_NUMBERS", 2 * dimensions * 7 + 1)

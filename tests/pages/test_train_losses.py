@@ -8,11 +8,12 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from bsc_core import formatting
-from bsc_core.config import LOSS_CONFIGS, EncoderConfig, LossConfig, RunConfig, make_config
+from bsc_core.config import LOSS_CONFIGS, EncoderConfig, LossConfig, RunConfig, TrainingConfig, make_config
 from bsc_core.data import load_data
 from bsc_core.data.sample_data import sample_config, sample_nli_config
 from bsc_core.jobs.queue import Queue
 from bsc_core.losses.catalog import measured_masks
+from bsc_core.presets.catalog import PRESETS
 from bsc_core.presets.suitable_losses import DataShape
 from bsc_core.runs import RunStore
 from bsc_core.training.data import select_training_rows
@@ -164,6 +165,19 @@ def test_another_preset_replaces_settings_from_other_pages(runs: RunStore) -> No
     app = open_with_settings({"loss": {"name": "bsc", "temperature": 0.3}, "batching": {"strategy": "random"}})
     select_preset(app, "paper_triplet")
     assert config_on(app).loss == loss(name="triplet")
+
+
+def test_batch_settings_of_the_batches_page_stay_with_another_preset_until_they_are_dropped(runs: RunStore) -> None:
+    app = open_with_settings({"batching": {"strategy": "words"}, "training": {"batch_size": 44}})
+    select_preset(app, "paper_triplet")
+    assert (config_on(app).batching.strategy, config_on(app).training.batch_size) == ("words", 44)
+    assert "The batch settings are those of the Batches page." in page_text(app)
+    app.button(key="train.drop_batches").click().run()
+    preset = PRESETS["paper_triplet"].values
+    batch_size = preset["training"].get("batch_size", TrainingConfig().batch_size)
+    assert config_on(app).training.batch_size == batch_size
+    assert config_on(app).batching.strategy == preset["batching"]["strategy"]
+    assert "those of the Batches page" not in page_text(app)
 
 
 @pytest.mark.parametrize(

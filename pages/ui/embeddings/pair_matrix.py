@@ -17,6 +17,7 @@ from pages.ui.embeddings.frames import Frame, MapData
 from pages.ui.embeddings.geometry import NO_PAIRS
 
 MAX_PAIRS = 30
+TEXT_LENGTH = 80  # characters of a text in a sentence
 
 
 class SelectedPairs(NamedTuple):
@@ -87,10 +88,11 @@ def draw(data: MapData, selected: np.ndarray, pair: np.ndarray) -> None:
 
 
 def pair_sentence(data: MapData, pair: np.ndarray) -> str:
-    """Return `The line connects the texts of the selected cell; their cosine is 0.412 (before training) and ...`."""
+    """Return `The line connects “query” and “document”; their cosine is 0.412 (before training) and ...`."""
     cosines = [(one.name, float((left * right).sum())) for one in data.ends for left, right in [one.vectors(pair[0])]]
     values = " and ".join(f"{formatting.metric(cosine)} ({name.lower()})" for name, cosine in cosines)
-    return f"The line connects the texts of the selected cell; their cosine is {values}."
+    texts = " and ".join(f"“{formatting.shorten(data.dataset.texts[int(row)], TEXT_LENGTH)}”" for row in pair[0])
+    return f"The line connects {display.escaped(texts)}; their cosine is {values}."
 
 
 def _cells(frame: Frame, pairs: SelectedPairs) -> similarity.Cells:

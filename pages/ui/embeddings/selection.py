@@ -15,7 +15,7 @@ from pages.ui.embeddings import text_attributes
 from pages.ui.embeddings.frames import CACHE_KEY, SEED, MapData
 
 MAX_FIND = 200  # characters of the words to find, which a link may also contain
-TEXT_WIDTH = 250  # pixels of a column with texts
+TEXT_WIDTH, NEIGHBOR_WIDTH = 250, 380  # pixels of a column with texts
 MAX_TITLE_WORDS = 40  # characters of the words to find in a title
 MAX_LISTED = 200
 MAX_COMPARISONS = 50_000_000  # pairs of texts whose cosines the two models compute
@@ -211,6 +211,12 @@ def draw_texts(data: MapData, ids: np.ndarray, heading: str) -> None:
     display.write_url({TEXT: names[rows[0]]} if rows else {}, (TEXT,))
 
 
+def neighbor_lines(data: MapData, text_id: int, rows: np.ndarray) -> np.ndarray:
+    """Return (P, 2) ids of a text and of those of its nearest texts, for the last model, that are among `rows`."""
+    nearest = data.nearest(data.ends[-1], np.array([text_id]), NEIGHBORS)[0][0]
+    return np.array([(text_id, other) for other in nearest if other in rows], dtype=np.int32).reshape(-1, 2)
+
+
 def draw_neighbors(data: MapData, text_id: int) -> None:
     """Draw the 10 nearest texts of one text, for the first and the last model."""
     display.plain_text("Nearest in embedding space to", data.dataset.texts[text_id])
@@ -218,11 +224,14 @@ def draw_neighbors(data: MapData, text_id: int) -> None:
         ids, cosines = data.nearest(one, np.array([text_id]), NEIGHBORS)
         columns = {
             "Cosine": [f"{cosine:.3f}" for cosine in cosines[0]],
-            one.name: [display.cell(data.dataset.texts[int(row)]) for row in ids[0]],
+            one.name: [display.fitted(data.dataset.texts[int(row)], NEIGHBOR_WIDTH) for row in ids[0]],
         }
         with cell:
             key = f"embeddings.nearest.{data.key}.{one.key}.{text_id}"
-            config = {"Cosine": st.column_config.Column(width=80)}
+            config = {
+                "Cosine": st.column_config.Column(width=80),
+                one.name: st.column_config.Column(width=NEIGHBOR_WIDTH),
+            }
             st.dataframe(
                 columns,
                 hide_index=True,

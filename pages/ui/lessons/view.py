@@ -118,7 +118,7 @@ def heading(lesson: Lesson) -> None:
     with st.container(horizontal=True, vertical_alignment="center"):
         st.header(f"{list(LESSONS).index(lesson.slug) + 1}. {lesson.title}", anchor=False, width="content")
         glossary.popover(*lesson.terms)
-    st.markdown(f"**{_escaped(_texts(lesson.slug)['claim'])}**")
+    st.markdown(_escaped(_texts(lesson.slug)["claim"]))
 
 
 def is_known(lesson: Lesson) -> bool:

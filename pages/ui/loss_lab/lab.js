@@ -147,7 +147,7 @@ class Lab {
     const names = Object.keys(from).filter((name) => from[name] !== to[name]);
     const settings = names.map((name) => `${LABELS[name]}: ${from[name]} → ${to[name]}`);
     const warning = names.length ? [element("p", { class: "warning", role: "note" },
-      `The two losses are not comparable: ${names.map((name) => LABELS[name].toLowerCase()).join(", ")} `
+      `The two losses are not comparable: ${names.map((name) => LABELS[name].toLowerCase()).join(" and ")} `
       + `${names.length > 1 ? "change" : "changes"} the scale of the loss. Compare the ranks of the positives instead.`)] : [];
     const line = (label, x, y, digits = 3) => `${label} ${number(x, digits)} → ${number(y, digits)} (${signed(y - x, digits)})`;
     const sums = [line("Loss", a.total, b.total)];

@@ -74,6 +74,11 @@ def _drop_sent_loss() -> None:
     page_layout.send_settings({section: part for section, part in sent.items() if section != "loss" and not complete})
 
 
+def _drop_batches() -> None:
+    sent = page_layout.sent_settings()
+    page_layout.send_settings({name: part for name, part in sent.items() if name not in ("batching", "training")})
+
+
 def _fill(preset: str, context: page_layout.Context) -> None:
     st.session_state.pop(FROM_AUDIT, None)
     values = start_values(preset, context)
@@ -97,6 +102,11 @@ def write_link(
             changed["loss.name"] = loss.title
         settings = ", ".join(f"{setting_name(key)} = {value}" for key, value in changed.items())
         cell.caption(f"Changed from the preset: {display.escaped(settings)}")
+        sent = page_layout.sent_settings()
+        if "batching" in sent and "evaluation" not in sent:  # not a complete config
+            row = cell.container(horizontal=True, vertical_alignment="center")
+            row.caption("The batch settings are those of the Batches page.", width="content")
+            row.button("Use those of the preset", key=f"{PAGE}.drop_batches", type="tertiary", on_click=_drop_batches)
 
 
 def start_values(preset: str, context: page_layout.Context) -> config_form.Values:

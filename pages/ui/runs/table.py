@@ -78,7 +78,7 @@ def select(all_runs: list[Run]) -> tuple[str | None, list[Run], list[Run]]:
     if column is not None:
         run_settings.draw_groups(runs, settings, column)
     if runs:
-        draw_live(lambda: _draw_table(runs, selected), runs)
+        draw_live(lambda: _draw_table(runs, selected), runs, newest=all_runs[0].id)
     else:
         st.caption("No run matches the filter.")
     return group, runs, [data_cache.run_store().get(run_id) for run_id in selected]
@@ -125,10 +125,11 @@ def group_in_url(group: str | None) -> dict[str, str]:
     return {} if group in (None, ALL_RUNS) else {GROUP: str(group)}
 
 
-def draw_live(draw: Callable[[], None], runs: list[Run]) -> None:
+def draw_live(draw: Callable[[], None], runs: list[Run], *, newest: str = "") -> None:
     """Draw now and every 2 seconds while a run is active.
 
-    When the last one ends, the page reruns once; also if a run was deleted or is no longer shared with the user.
+    When the last one ends, the page reruns once; also if a run was deleted or is no longer shared with the user, or if
+    the newest run is another one than `newest`.
     """
     active = any(not run.status().is_finished for run in runs)
 
@@ -138,6 +139,8 @@ def draw_live(draw: Callable[[], None], runs: list[Run]) -> None:
             for run in runs:
                 store.get(run.id)
         except RunNotFoundError:
+            st.rerun(scope="app")
+        if newest and (listed := store.list()) and listed[0].id != newest:
             st.rerun(scope="app")
         if active and all(run.status().is_finished for run in runs):
             st.rerun(scope="app")
