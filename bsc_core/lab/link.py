@@ -15,6 +15,7 @@ from bsc_core.lab.toy_training import TOY_LOSSES
 
 SOURCES = ("preset", "circle", "dataset", "typed")
 COMPARED = "b_"
+SETTING_B = "setting_b"  # as the second loss of the toy training
 """Prefix of the parameters of the second setting."""
 MAX_TEXT_LENGTH = 1500
 """Characters of typed texts that fit in a link."""
@@ -43,7 +44,7 @@ class LabLink:
     compare: LabSettings | None = None
     pinned: Cell | None = None
     watch: str = ""  # loss of the toy training, "" for none
-    second_loss: str = ""  # the second loss of a comparison, "" for none
+    second_loss: str = ""  # the second loss of a comparison, or SETTING_B; "" for none
     margin: float = TripletLossConfig().margin  # of the triplet loss of the toy training
     learn_temperature: bool = False  # whether the toy training updates the temperature
     words: bool = False  # whether the toy training updates token vectors instead of free points
@@ -193,7 +194,7 @@ READERS: dict[str, Any] = {
     "texts": _texts,
     "pin": _pin,
     "watch": _one_of("watch", TOY_LOSSES),
-    "second_loss": _one_of("second_loss", TOY_LOSSES),
+    "second_loss": _one_of("second_loss", (*TOY_LOSSES, SETTING_B)),
     "margin": _number("margin", *MARGIN_LIMITS),
     "learn_temperature": _switch("learn_temperature"),
     "words": _switch("words"),

@@ -153,6 +153,20 @@ def test_the_margin_of_the_triplet_loss_is_in_the_link_and_sent_to_a_new_run(run
     assert app.session_state["sent_settings"]["loss"] == {"name": "triplet", "margin": 0.5}
 
 
+def test_both_settings_of_a_comparison_are_trained() -> None:
+    link = {"compare": "1", "temperature": "0.2", "b_temperature": "0.05", "watch": "bsc", "second_loss": "setting_b"}
+    app = open_page_in_app("learn", source="circle", **link)
+    assert not app.exception
+    [runs] = [
+        json.loads(one.proto.json)["runs"]
+        for one in app.get("bidi_component")
+        if one.proto.component_name.endswith("lab_player")
+    ]
+    assert [run["title"] for run in runs] == ["Setting A", "Setting B"]
+    assert [run["loss"]["temperature"] for run in runs] == [0.2, 0.05]
+    assert app.query_params["second_loss"] in ("setting_b", ["setting_b"])
+
+
 def test_a_margin_that_no_cosine_distance_reaches_is_reported(lab: Callable[..., AppTest]) -> None:
     words = "all triplet margins of 2 or more give the same gradient"
     assert words in page_text(lab(source="circle", watch="triplet", margin="3"))

@@ -131,6 +131,7 @@ def player(
     key: str,
     angles: Sequence[int] | None = None,
     only_points: bool = False,
+    titles: Sequence[str] | None = None,
     on_move: Callable[[], None] = lambda: None,
 ) -> None:
     """Draw the animation of one or two toy trainings: points, cosines and curves with one slider over the steps.
@@ -142,6 +143,7 @@ def player(
         key: The widget key.
         angles: Angles of the points of the batch, if they were dragged.
         only_points: Draw neither the cosines nor the curves.
+        titles: Of the trainings; None: the names of the losses.
         on_move: Called when points were dragged, with the new angles in `st.session_state[key]["angles"]`.
     """
     configs = [loss.model_dump(mode="json") for loss in losses]
@@ -158,8 +160,10 @@ def player(
         "circle": traces is None and batch.queries.shape[1] == 2,
         "only_points": only_points,
         "runs": [
-            {"loss": config, "trace": None if traces is None else _plain_trace(traces[number])}
-            for number, config in enumerate(configs)
+            {"loss": config, "title": title, "trace": None if traces is None else _plain_trace(traces[number])}
+            for number, (config, title) in enumerate(
+                zip(configs, titles or [loss.name for loss in losses], strict=True)
+            )
         ],
         "colors": list(theme.COSINE),
     }

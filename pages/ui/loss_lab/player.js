@@ -9,8 +9,8 @@ const picture = (height = SIZE) => svg("svg", { viewBox: `0 0 ${SIZE} ${height}`
 
 // One training: its plane, matrix and curves.
 class RunView {
-  constructor(player, { loss, trace }) {
-    Object.assign(this, { player, loss, data: player.data, pairs: player.data.texts.length / 2 });
+  constructor(player, { loss, trace, title }) {
+    Object.assign(this, { player, loss, title, data: player.data, pairs: player.data.texts.length / 2 });
     this.plane = picture();
     this.facts = element("p", { class: "facts" });
     const figure = (title, ...content) => element("figure", {}, element("figcaption", {}, title), ...content);
@@ -24,7 +24,7 @@ class RunView {
         element("p", { class: "legend" }, "\u22121", scale, "1")),
       figure(this.loss.learn_temperature ? "Loss, smallest gap and temperature by step" : "Loss and smallest gap by step", this.curves)];
     this.root = element("section", { class: "run" },
-      ...(this.data.runs.length > 1 ? [element("h3", {}, loss.name)] : []), this.facts,
+      ...(this.data.runs.length > 1 ? [element("h3", {}, title)] : []), this.facts,
       element("div", { class: "views" }, ...(this.data.only_points ? views.slice(0, 1) : views)));
     this.load(trace);
   }
@@ -154,8 +154,8 @@ class RunView {
     });
     for (const moveCursor of this.cursors) moveCursor(step);
     this.facts.textContent = this.describe(step);
-    this.plane.setAttribute("aria-label", `${this.loss.name}, step ${step}: ${pairs} queries and their documents as points with arrows.`);
-    this.matrix.setAttribute("aria-label", `${this.loss.name}, step ${step}: cosines of ${pairs} queries with ${pairs} documents.`);
+    this.plane.setAttribute("aria-label", `${this.title}, step ${step}: ${pairs} queries and their documents as points with arrows.`);
+    this.matrix.setAttribute("aria-label", `${this.title}, step ${step}: cosines of ${pairs} queries with ${pairs} documents.`);
   }
 
   describe(step) {
@@ -227,7 +227,7 @@ class Player {
     this.slider.value = String(step);
     for (const view of this.views) view.show(step);
     this.status.textContent = `Step ${step} of ${this.last}`;
-    const facts = this.views.map((view) => `${view.loss.name}: ${view.describe(step)}`).join(". ");
+    const facts = this.views.map((view) => `${view.title}: ${view.describe(step)}`).join(". ");
     this.slider.setAttribute("aria-valuetext", `Step ${step} of ${this.last}. ${facts}`);
     Object.assign(this.root.dataset, { step, loss: this.views[0].trace.loss[step] });
     this.showButton();

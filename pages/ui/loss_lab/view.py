@@ -11,7 +11,7 @@ from bsc_core.config import LOSS_CONFIGS, EncoderConfig, LossConfig, TripletLoss
 from bsc_core.data.dataset import PairDataset
 from bsc_core.errors import InputError
 from bsc_core.lab.batch import LARGEST, SMALLEST, LabBatch, circle_batch
-from bsc_core.lab.link import MARGIN_LIMITS, LabLink, lab_parameters, read_link
+from bsc_core.lab.link import MARGIN_LIMITS, SETTING_B, LabLink, lab_parameters, read_link
 from bsc_core.lab.presets import GUIDE, PRESETS, preset_batch, rows_batch
 from bsc_core.lab.settings import LabSettings
 from bsc_core.lab.toy_training import TOY_LOSSES
@@ -250,18 +250,18 @@ def toy_training(batch: LabBatch, state: LabState) -> None:
     name = loss_cell.selectbox(
         "Loss", names, names.index(start.watch or "bsc"), format_func=LOSS_NAMES.get, key=_key("watched")
     )
-    others = ["", *(other for other in names if other != name)]
+    others = ["", *([SETTING_B] if state.compare and name == "bsc" else []), *(one for one in names if one != name)]
     second = second_cell.selectbox(
         "Compare with",
         others,
         others.index(start.second_loss) if start.second_loss in others else 0,
-        format_func=lambda other: LOSS_NAMES.get(other, "no other loss"),
+        format_func=lambda other: {SETTING_B: "setting B", **LOSS_NAMES}.get(other, "no other loss"),
         key=_key("second_loss"),
     )
     words = has_texts and more_cell.selectbox(
         "Trained vectors", list(VECTORS), int(start.words), format_func=VECTORS.get, key=_key("words")
     )
-    has_temperature = not {name, second}.isdisjoint(TEMPERATURE_LOSSES)
+    has_temperature = not {name, second}.isdisjoint((*TEMPERATURE_LOSSES, SETTING_B))
     if not has_texts:
         with more_cell:
             _select_temperature(state.settings.temperature, disabled=not has_temperature)
@@ -292,9 +292,13 @@ def toy_training(batch: LabBatch, state: LabState) -> None:
     if not link().watch and start.source != "circle":
         st.caption("Trains the vectors of this batch for 100 steps and shows the texts as moving points.")
         return
-    if state.compare and "bsc" in (name, second):
+    if state.compare and "bsc" in (name, second) and second != SETTING_B:
         st.caption("The batch softmax is trained with setting A.")
-    losses = [_toy_loss(one, state.settings, learn, margin) for one in (name, second) if one]
+    losses = [_toy_loss(one, state.settings, learn, margin) for one in (name, second) if one not in ("", SETTING_B)]
+    titles = None
+    if second == SETTING_B and state.compare:
+        losses.append(_toy_loss("bsc", state.compare, learn, margin))
+        titles = ["Setting A", "Setting B"]
     for loss in losses:
         if isinstance(loss, TripletLossConfig) and (warning := loss.margin_warning):
             st.caption(warning)
@@ -307,7 +311,7 @@ def toy_training(batch: LabBatch, state: LabState) -> None:
     key = f"{batch.title} {hash(columns)}"
     with turns.turn():
         traces = [_train_words(loss.model_dump(), key, _batch=batch) for loss in losses] if words else None
-    player(batch, losses, traces, key=_key("player"), angles=link().angles, on_move=_move_points)
+    player(batch, losses, traces, key=_key("player"), angles=link().angles, titles=titles, on_move=_move_points)
 
 
 def _select_temperature(value: float, *, disabled: bool) -> None:
