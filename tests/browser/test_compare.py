@@ -14,6 +14,7 @@ from bsc_core.config import make_config
 from bsc_core.data.sample_data import sample_config
 from bsc_core.jobs.states import advance
 from bsc_core.runs import Run, RunStore
+from pages.ui.components.data_cache import short_id
 
 QUESTION = "How is training going"
 FIGURE = "[class*=st-key-figure-]"
@@ -145,7 +146,7 @@ def test_a_run_outside_the_selected_group_is_opened_and_back_shows_the_group(gro
     outside.update_status(group=None)
     try:
         visit.open("runs")
-        visit.select_option("Group", GROUP)
+        visit.select_option("Group", short_id(GROUP))
         heading = visit.page.get_by_role("heading", name=re.compile("4 of 4 runs done$"))
         expect(heading).to_be_visible()
         visit.select_option("Run", "outside-0001")
