@@ -10,7 +10,6 @@ from bsc_core.data import DatasetSplits
 from bsc_core.errors import BscError
 from bsc_core.files import folder_bytes
 from bsc_core.runs import RESULT, Run, RunStore, parent_run_id
-from bsc_core.training.checkpoint import checkpoints
 
 SPEEDS = ("train_characters_per_second", "encode_characters_per_second")
 
@@ -40,6 +39,8 @@ def measured_speed(summary: dict[str, Any], data: DatasetSplits, run: Run) -> di
         data: Data of the run.
         run: The run.
     """
+    from bsc_core.training.checkpoint import checkpoints  # imports torch, which the New run page does without
+
     seconds, (per_epoch, distinct) = summary["seconds"], characters(data)
     training = seconds.get("train", 0.0) + seconds.get("plan", 0.0) + seconds.get("checkpoint", 0.0)
     encoding = seconds.get("encode", 0.0)

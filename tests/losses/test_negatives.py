@@ -15,7 +15,7 @@ from torch import Tensor
 
 from bsc_core.errors import ConfigError, InputError
 from bsc_core.losses.kernel import negatives, tiled
-from bsc_core.losses.kernel.negatives import TIE
+from bsc_core.neighbors import TIE
 from tests.losses.oracles import DIRECTIONS, SWITCH_PAIRS, cosine, loss_of, switched_loss
 
 
