@@ -37,6 +37,8 @@ from bsc_core.paths import expand
 from bsc_core.types import MAX_DIMENSIONS
 
 _RUN_ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9])?")
+MAX_ID_WORDS = 36
+"""Characters of the name in an id, and of the setting in that of a run of a group; with both, it has at most 100."""
 _STEP_LINE = re.compile(rb'\{"kind": ?"step"')
 TRASH = ".trash"  # folder of deleted runs
 DRAFT = ".new-"  # prefix of the hidden folder of a run that is being created
@@ -918,7 +920,7 @@ def new_run_id(config: RunConfig, *others: RunConfig, now: float | None = None) 
         set(map(_temperature_word, configs)),
     )
     equal = [word for words in described if len(words) == 1 for word in words if word]
-    slug = id_words(config.name or "-".join(equal) or "sweep")[:36].strip("-.") or "run"
+    slug = id_words(config.name or "-".join(equal) or "sweep")[:MAX_ID_WORDS].strip("-.") or "run"
     return f"{stamp}-{slug}-{secrets.token_hex(2)}"
 
 

@@ -6,9 +6,6 @@ import streamlit as st
 from pages.ui.components import data_cache, display, page_layout, run_data
 from pages.ui.embeddings import frames, geometry, map_view, pair_matrix, selection
 
-CELL, NEAREST = "texts of the selected cell", "nearest neighbors of the selected text"  # names of the lines on the map
-POSITIVE = "texts of a positive pair"
-
 context = page_layout.setup_page(
     "Embeddings",
     "Which texts are close, and what did training move?",
@@ -43,10 +40,14 @@ with display.show_errors():
     trails = listed if animated else selection.NO_TEXTS
     shows_pairs = "pairs" in st.session_state[map_view.SHOW] and not len(marked)
     ten = geometry.ten_pairs(data, rows) if shows_pairs else geometry.NO_PAIRS
-    neighbors = geometry.NO_PAIRS if text_id is None else selection.neighbor_lines(data, text_id, rows)
-    pairs, pairs_name = next(
-        ((lines, name) for lines, name in ((clicked, CELL), (neighbors, NEAREST)) if len(lines)), (ten, POSITIVE)
-    )
+    neighbors = [] if text_id is None else selection.find_neighbors(data, text_id)
+    pairs, pairs_name = ten, "texts of a positive pair"
+    if text_id is not None:
+        nearest, _ = neighbors[-1]  # for the last model
+        pairs = selection.neighbor_lines(text_id, nearest, rows)
+        pairs_name = "nearest neighbors of the selected text"
+    if len(clicked):
+        pairs, pairs_name = clicked, "texts of the selected cell"
     number, change = len(selected) if is_selected else None, geometry.distance_change(data, rows)
     if number == 0:  # above the map, which then looks like one without a selection
         with st.container(horizontal=True, vertical_alignment="center"):
@@ -75,7 +76,7 @@ with display.show_errors():
     elif not is_selected:
         st.caption("Draw a lasso on the map, or search for words, to list texts with their nearest neighbors.")
     if text_id is not None:
-        selection.draw_neighbors(data, text_id)
+        selection.draw_neighbors(data, text_id, neighbors)
     if len(selected) > 1:
         pair_matrix.draw(data, selected, clicked)
     geometry.draw(data, rows)

@@ -15,8 +15,9 @@ from bsc_core.lab.toy_training import TOY_LOSSES
 
 SOURCES = ("preset", "circle", "dataset", "typed")
 COMPARED = "b_"
-SETTING_B = "setting_b"  # as the second loss of the toy training
 """Prefix of the parameters of the second setting."""
+SETTING_B = "setting_b"
+"""The second loss of the toy training if it compares the two settings."""
 MAX_TEXT_LENGTH = 1500
 """Characters of typed texts that fit in a link."""
 MARGIN_LIMITS = 0.01, 10.0

@@ -77,7 +77,7 @@ def estimate(config: RunConfig, data: DatasetSplits, store: RunStore) -> Estimat
     disk = result["disk_bytes"]
     if disk and result.get("checkpoint_bytes"):  # an earlier version did not measure them
         kept = min(config.training.save_total_limit, epochs)
-        disk += int((kept - result["checkpoints"]) * result["checkpoint_bytes"])
+        disk += int((kept - (result.get("checkpoints") or 0)) * result["checkpoint_bytes"])
     return Estimate(seconds, result["peak_memory_bytes"], disk, run_id)
 
 

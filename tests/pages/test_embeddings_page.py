@@ -182,6 +182,7 @@ def test_a_umap_map_that_becomes_ready_does_not_replace_the_map_with_a_selection
     link = {selection.SELECTED: f"{data.texts.digest[:6]}-{selection.pack_ids([0, 3])}"}
     app = open_page("embeddings", run=finished.id, **link)
     rows, points = np.arange(len(data.texts), dtype=np.int32), np.zeros((len(data.texts), 2))
+    monkeypatch.setattr(map_task, "is_ready", lambda folder: True)
     monkeypatch.setattr(map_task, "load_maps", lambda folder: map_task.Maps(rows, [points, points], [0.5, 0.5]))
     app.run()
     assert any("(PCA; UMAP is ready)" in title for title in figure_titles(app))

@@ -11,10 +11,9 @@ from bsc_core.config.reading import format_value
 from bsc_core.errors import JobError
 from bsc_core.jobs.actions.launching import Start, create_run, enqueue
 from bsc_core.jobs.local.processes import start_supervisor
-from bsc_core.runs import GROUP, Run, RunStore, id_words, without_resumed
+from bsc_core.runs import GROUP, MAX_ID_WORDS, Run, RunStore, id_words, without_resumed
 
 _SEED = "training.seed"
-MAX_WORDS = 36  # characters of an id
 _EXCLUDED = frozenset({_SEED, "training.seeds", "name"})
 
 
@@ -26,20 +25,20 @@ def group_members(
     Args:
         configs: Config of each run.
         group: Id of the group; the ids of its runs are `GROUP-001-temperature-0.05-seed-1` and so on, with the
-            values that differ in the group, as far as they fit in MAX_WORDS characters.
+            values that differ in the group, as far as they fit in MAX_ID_WORDS characters.
         over: Keys in which the settings differ; empty: determined by comparing the configs. A section, such as `loss`,
             is replaced by the keys in which it differs if several of its values have the same name.
     """
     keys = [key for key in over if key != _SEED] or differing_keys(configs)
     keys = [one for key in keys for one in _distinguishing_keys(key, configs)]
     width = max(3, len(str(len(configs))))
-    settings = [{key: _value(config.model_dump(mode="json"), key) for key in keys} for config in configs]
-    seeds = [config.training.seed for config in configs]
-    differing = [key for key in keys if any(one[key] != settings[0][key] for one in settings)]
-    has_seeds = len(set(seeds)) > 1
-    for number, (config, setting, seed) in enumerate(zip(configs, settings, seeds, strict=True), start=1):
-        words = _words({key: setting[key] for key in differing} | ({_SEED: seed} if has_seeds else {}))
+    dumps = (config.model_dump(mode="json") for config in configs)
+    settings = [{key: _value(values, key) for key in (*keys, _SEED)} for values in dumps]
+    differing = [key for key in (*keys, _SEED) if any(one[key] != settings[0][key] for one in settings)]
+    for number, (config, setting) in enumerate(zip(configs, settings, strict=True), start=1):
+        words = _words({key: setting[key] for key in differing})
         run_id = f"{group}-{number:0{width}d}-{words}".removesuffix("-")
+        seed = setting.pop(_SEED)
         yield run_id, config, {"group": group, "setting": setting, "seed": seed}
 
 
@@ -50,7 +49,7 @@ def _words(setting: Mapping[str, Any]) -> str:
         name, value = key.removesuffix(".name"), value.get("name") if isinstance(value, Mapping) else value
         value = value.rpartition("/")[2] if isinstance(value, str) else value  # of a path or a model of the hub
         longer = id_words(f"{words}-{name.rpartition('.')[2]}-{format_value(value)}".replace("_", "-"))
-        words = longer if len(longer) <= MAX_WORDS else words
+        words = longer if len(longer) <= MAX_ID_WORDS else words
     return words
 
 

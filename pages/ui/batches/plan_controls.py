@@ -53,8 +53,8 @@ OPTIONS = {
 }
 VIEW = "batches.view"
 STRATEGIES_KEY = "batches.strategies"
-START = "batches.start"  # session key: what the values of the controls start from
-RESTARTED = "batches.restarted"  # session key: whether they start from something else than before
+START = "batches.start"  # session key: the run or the preset that the defaults of the controls come from
+RESTARTED = "batches.restarted"  # session key: whether it has changed in this run of the page
 PARAMETERS = (
     VIEW,
     *(f"batches.{name}" for name in ("strategies", "batch_size", "epoch", "seed", "labeled")),
@@ -114,7 +114,7 @@ def select_settings(source: BatchSource, strategies: DeltaGenerator, row: DeltaG
             field, labeled = BSCLossConfig.model_fields["labeled_negatives"], True
             if source.run is None:
                 about = help_text("labeled_negatives")
-                start = _start("batches.labeled", bool(field.default))
+                start = _default("batches.labeled", bool(field.default))
                 labeled = st.toggle(str(field.title), start, help=about, **url.flag("batches.labeled"))
     configs = {name: _config(name, group_size, more) for name in names if name != RUN_PLANS}
     if RUN_PLANS in names and source.run is not None:
@@ -128,7 +128,7 @@ def select_settings(source: BatchSource, strategies: DeltaGenerator, row: DeltaG
 def _start_values(source: BatchSource) -> tuple[BatchingConfig, TrainingConfig]:
     """Return the settings of the run, else those of the preset that the New run page selects for these rows.
 
-    When these change, the controls whose values are not in the URL start from the new ones.
+    When these change, the controls whose values are not in the URL get the new ones, see `_default`.
     """
     if source.run is not None:
         start, config = source.run.id, source.run.config()
@@ -142,8 +142,12 @@ def _start_values(source: BatchSource) -> tuple[BatchingConfig, TrainingConfig]:
     return values
 
 
-def _start(key: str, value: Any) -> Any:
-    """Return the value that a control starts from; if the controls start anew, its browser shows it as well."""
+def _default(key: str, value: Any) -> Any:
+    """Return the default of a control.
+
+    If the run or the dataset has changed, the default is also written to the session state. Otherwise, the browser
+    would keep the previous value.
+    """
     if st.session_state[RESTARTED] and key not in st.query_params:
         st.session_state[key] = value
     return value
@@ -158,7 +162,7 @@ def _select_strategies(source: BatchSource, strategy: str) -> list[str]:
         "Strategies",
         [*saved, *known],
         selection_mode="multi",
-        default=_start(STRATEGIES_KEY, default),
+        default=_default(STRATEGIES_KEY, default),
         help=help_text("strategy"),
         **url.bound(STRATEGIES_KEY, [*saved, *known]),
     )
@@ -174,7 +178,7 @@ def _number_input(label: str, name: str, limits: tuple[int, int], value: int, *,
     field = BatchingConfig.model_fields.get(name)
     about = help_text(name) if name in TERMS else field.description if field else None
     bound = url.bound(f"batches.{name}", limits=limits)
-    value = _start(f"batches.{name}", min(max(value, limits[0]), limits[1]))
+    value = _default(f"batches.{name}", min(max(value, limits[0]), limits[1]))
     return int(st.number_input(label, *limits, value, help=about, width=width, **bound))
 
 
@@ -194,15 +198,15 @@ def _more_settings(default: BatchingConfig, names: set[str], pairs: PairDataset)
             start = clusters if name == "clusters" else value
             values[name] = _number_input(title, name, LIMITS[name], start, width="stretch")
         elif isinstance(value, bool):
-            values[name] = st.toggle(title, _start(key, value), help=about, **url.flag(key))
+            values[name] = st.toggle(title, _default(key, value), help=about, **url.flag(key))
         elif isinstance(value, float):
             bound = url.bound(key, limits=(1, 1000))
-            values[name] = st.number_input(title, 1.0, 1000.0, _start(key, value), help=about, **bound)
+            values[name] = st.number_input(title, 1.0, 1000.0, _default(key, value), help=about, **bound)
         else:
             selected = st.segmented_control(
                 title,
                 OPTIONS[name],
-                default=_start(key, value),
+                default=_default(key, value),
                 required=True,
                 help=about,
                 **url.bound(key, OPTIONS[name]),
@@ -215,7 +219,9 @@ def select_strategy(names: list[str]) -> str:
     """Return the strategy whose batch is shown, by default the last one."""
     if st.session_state.get(VIEW) not in names:
         st.session_state.pop(VIEW, None)
-    name = st.segmented_control("Batch of", names, default=names[-1], required=True, **url.bound(VIEW, names))
+    name = st.segmented_control(
+        "Batch of", names, default=_default(VIEW, names[-1]), required=True, **url.bound(VIEW, names)
+    )
     return name or names[-1]
 
 

@@ -46,6 +46,7 @@ SAMPLES = (SAMPLE, SAMPLE_NLI)
 CACHE_SIZE = 8  # datasets, and sets of vectors, in memory at the same time
 MAX_METRIC_VALUES = 3_000_000  # of a kind that are kept, of 100 bytes each
 TEXTS_PER_SECOND = 150  # of the bundled encoder on two processor cores
+MEMBER = r"[0-9a-f]{4}-\d{3,5}"  # in the id of a run of a group: the last characters of the group, and its number
 
 FileStamps = tuple[tuple[str, int, int], ...]
 Value = TypeVar("Value")
@@ -73,7 +74,7 @@ def short_id(run_id: str) -> str:
     `9907-001-temperature-0.05`.
     """
     name = re.sub(r"^\d{8}-\d{6}-", "", run_id)
-    member = re.search(r"(?:^|-)([0-9a-f]{4}-\d{3,5}-.+)", name)
+    member = re.search(rf"(?:^|-)({MEMBER}-.+)", name)
     return member[1] if member else name
 
 

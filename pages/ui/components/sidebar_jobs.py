@@ -69,7 +69,7 @@ def _jobs(refreshing: bool) -> None:
 
 def label(done: str, run_id: str) -> str:
     """Return `30% · …9907-001` for a run of a group, and otherwise as much of the end of the run id as fits."""
-    name = re.sub(r"^([0-9a-f]{4}-\d{3,5})-.+", r"…\1", data_cache.short_id(run_id))
+    name = re.sub(rf"^({data_cache.MEMBER})-.+", r"…\1", data_cache.short_id(run_id))
     text = f"{done} · {name}"
     parts = name.split("-")[1:]
     while parts and len(text) > WIDE:

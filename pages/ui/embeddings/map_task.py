@@ -33,9 +33,14 @@ def map_folder(base: Path, files: Sequence[VectorFile], rows: np.ndarray, method
     return base / f"{method}-{seed}-{digest.hexdigest()[:16]}"
 
 
+def is_ready(folder: Path) -> bool:
+    """Return whether the maps of a folder are built."""
+    return (folder / "map.npz").is_file()
+
+
 def load_maps(folder: Path) -> Maps | None:
     """Load the maps of a folder; None if they are not built yet."""
-    if not (folder / "map.npz").is_file():
+    if not is_ready(folder):
         return None
     with np.load(folder / "map.npz", allow_pickle=False) as archive:
         preserved = [None if np.isnan(share) else float(share) for share in archive["trust"]]

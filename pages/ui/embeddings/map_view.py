@@ -179,7 +179,7 @@ def _pca_maps(key: str, _files: list[Any], _rows: np.ndarray) -> map_task.Maps:
 def _draw_progress(folder: Path, expected_seconds: float, is_late: bool) -> None:
     """Draw the progress of UMAP; rerun the page when the map is ready, or late, which the title then says."""
     became_late = not is_late and background_task.elapsed_seconds(folder) > expected_seconds
-    if became_late or map_task.load_maps(folder) is not None:
+    if became_late or map_task.is_ready(folder):
         st.rerun(scope="app")
     display.task_progress(
         folder,
@@ -197,7 +197,7 @@ def draw_notes(data: MapData, layout: map_task.Maps, umap_folder: Path | None) -
     with st.container(key="embeddings-notes"):
         if umap_folder is None:
             st.caption(preservation_sentence(data, layout))
-        elif map_task.load_maps(umap_folder) is not None:
+        elif map_task.is_ready(umap_folder):
             row = st.container(horizontal=True, vertical_alignment="center")
             row.caption("The UMAP map is ready. The selection is kept.", width="content")
             row.button(
@@ -292,7 +292,7 @@ def frame(
         left = seconds - background_task.elapsed_seconds(umap_folder)
         failed = background_task.read_progress(umap_folder).error
         soon = f"UMAP in about {formatting.duration(left)}" if left > 0 else "UMAP is still being computed"
-        soon = "UMAP is ready" if map_task.load_maps(umap_folder) is not None else soon
+        soon = "UMAP is ready" if map_task.is_ready(umap_folder) else soon
         shown = "PCA" if failed else f"PCA; {soon}"
     title = f"{formatting.plural(len(layout.rows), 'text')}, {names} ({shown})"
     if number_selected is not None:

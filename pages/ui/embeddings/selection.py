@@ -211,20 +211,25 @@ def draw_texts(data: MapData, ids: np.ndarray, heading: str) -> None:
     display.write_url({TEXT: names[rows[0]]} if rows else {}, (TEXT,))
 
 
-def neighbor_lines(data: MapData, text_id: int, rows: np.ndarray) -> np.ndarray:
-    """Return (P, 2) ids of a text and of those of its nearest texts, for the last model, that are among `rows`."""
-    nearest = data.nearest(data.ends[-1], np.array([text_id]), NEIGHBORS)[0][0]
-    return np.array([(text_id, other) for other in nearest if other in rows], dtype=np.int32).reshape(-1, 2)
+def find_neighbors(data: MapData, text_id: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return ids and cosines, (10,) each, of the nearest texts of one text, for the first and the last model."""
+    found = (data.nearest(one, np.array([text_id]), NEIGHBORS) for one in data.ends)
+    return [(ids[0], cosines[0]) for ids, cosines in found]
 
 
-def draw_neighbors(data: MapData, text_id: int) -> None:
-    """Draw the 10 nearest texts of one text, for the first and the last model."""
+def neighbor_lines(text_id: int, nearest: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Return (P, 2) ids of a text and of those of its nearest texts that are among `rows`."""
+    others = nearest[np.isin(nearest, rows)].astype(np.int32)
+    return np.stack([np.full_like(others, text_id), others], axis=1)
+
+
+def draw_neighbors(data: MapData, text_id: int, neighbors: list[tuple[np.ndarray, np.ndarray]]) -> None:
+    """Draw the nearest texts of one text, as `find_neighbors` returns them."""
     display.plain_text("Nearest in embedding space to", data.dataset.texts[text_id])
-    for cell, one in zip(display.columns(len(data.ends)), data.ends, strict=True):
-        ids, cosines = data.nearest(one, np.array([text_id]), NEIGHBORS)
+    for cell, one, (ids, cosines) in zip(display.columns(len(data.ends)), data.ends, neighbors, strict=True):
         columns = {
-            "Cosine": [f"{cosine:.3f}" for cosine in cosines[0]],
-            one.name: [display.fitted(data.dataset.texts[int(row)], NEIGHBOR_WIDTH) for row in ids[0]],
+            "Cosine": [f"{cosine:.3f}" for cosine in cosines],
+            one.name: [display.fitted(data.dataset.texts[int(row)], NEIGHBOR_WIDTH) for row in ids],
         }
         with cell:
             key = f"embeddings.nearest.{data.key}.{one.key}.{text_id}"

@@ -261,7 +261,7 @@ def toy_training(batch: LabBatch, state: LabState) -> None:
     words = has_texts and more_cell.selectbox(
         "Trained vectors", list(VECTORS), int(start.words), format_func=VECTORS.get, key=_key("words")
     )
-    has_temperature = not {name, second}.isdisjoint((*TEMPERATURE_LOSSES, SETTING_B))
+    has_temperature = not {name, second}.isdisjoint(TEMPERATURE_LOSSES)
     if not has_texts:
         with more_cell:
             _select_temperature(state.settings.temperature, disabled=not has_temperature)

@@ -1,5 +1,7 @@
 """Starting point of the New run form: a preset, the dataset and encoder of the bar, and settings from other pages."""
 
+from collections.abc import Mapping
+
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
@@ -70,11 +72,17 @@ def _drop_sent_loss() -> None:
     st.session_state.pop(link.LINKED_SWEEP, None)
     st.session_state.pop(link.SAMPLED, None)
     sent = page_layout.sent_settings()
-    complete = "evaluation" in sent
-    page_layout.send_settings({section: part for section, part in sent.items() if section != "loss" and not complete})
+    dropped = tuple(sent) if _is_complete(sent) else ("loss",)
+    page_layout.send_settings({name: part for name, part in sent.items() if name not in dropped})
+
+
+def _is_complete(sent: Mapping[str, object]) -> bool:
+    """Whether another page sent all settings of a config, not only those of batches or of a loss."""
+    return "evaluation" in sent
 
 
 def _drop_batches() -> None:
+    """Forget the batch settings that the Batches page sent."""
     sent = page_layout.sent_settings()
     page_layout.send_settings({name: part for name, part in sent.items() if name not in ("batching", "training")})
 
@@ -103,7 +111,7 @@ def write_link(
         settings = ", ".join(f"{setting_name(key)} = {value}" for key, value in changed.items())
         cell.caption(f"Changed from the preset: {display.escaped(settings)}")
         sent = page_layout.sent_settings()
-        if "batching" in sent and "evaluation" not in sent:  # not a complete config
+        if "batching" in sent and not _is_complete(sent):
             row = cell.container(horizontal=True, vertical_alignment="center")
             row.caption("The batch settings are those of the Batches page.", width="content")
             row.button("Use those of the preset", key=f"{PAGE}.drop_batches", type="tertiary", on_click=_drop_batches)
