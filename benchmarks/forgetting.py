@@ -1,10 +1,12 @@
 """Gain of the recommended settings and loss of the general score, before and after merging with the start.
 
     bsc reproduce best_stsb best_mrpc best_qqp best_cqa_a best_cqa_b best_wikiqa best_pfcc_s --data DATA --runs RUNS
-    python benchmarks/forgetting.py RUNS --data DATA [--seeds 5] [--claims best_stsb ...]
+    python benchmarks/forgetting.py RUNS --data DATA [--seeds 5] [--first-seed 0] [--average 1] [--claims best_stsb ...]
 
-Uses the runs of these claims in RUNS and trains nothing. `bsc merge` suggests the alpha of each run: the best on dev
-among those with a general score at most 0.005 below that of the start. Intervals are 95% t-intervals over seeds.
+Uses the runs of these claims in RUNS and trains nothing. `bsc merge RUN --alpha auto` suggests the alpha of each run:
+the best on dev among those with a general score at most 0.005 below that of the start. With --average K, the runs of
+each K seeds are averaged and the average is merged: `bsc merge RUN ... RUN --alpha auto`. Intervals are 95%
+t-intervals over the runs, or over the averages.
 """
 
 from pathlib import Path
@@ -13,34 +15,35 @@ import numpy as np
 from measure import parser, print_header, print_row
 from scipy.stats import t
 
-from bsc_core.jobs.actions.merging import ALPHAS, merge_curve
+from bsc_core.jobs.actions.merging import merge_curve
 from bsc_core.reproduction.catalog import CLAIMS, RECOMMENDED_SETTINGS
 from bsc_core.reproduction.claims import Claim
 from bsc_core.reproduction.runs import plan_runs
-from bsc_core.runs import GENERAL_SCORE, RunStore
+from bsc_core.runs import GENERAL, GENERAL_SCORE, Run, RunStore
 
 
-def merged(claim: Claim, data: Path, runs: Path) -> tuple[np.ndarray, str]:
-    """Return gains and general losses of the trained and the merged model, and alpha, by seed (S, 5); and the metric.
+def trained_runs(claim: Claim, data: Path, runs: Path) -> list[Run]:
+    """Return the finished runs of a claim, by seed."""
+    planned = [RunStore(runs).get(planned.id) for planned in plan_runs(claim, "full", data=data, runs=runs)]
+    return [run for run in planned if run.exists and run.status().state == "done"]
 
-    The metric is the main one of the runs, by which they select the best epoch.
-    """
-    rows, metric = [], ""
-    for planned in plan_runs(claim, "full", data=data, runs=runs):
-        run = RunStore(runs).get(planned.id)
-        if run.exists and run.status().state == "done":
-            report = merge_curve(run, ALPHAS)
-            points = {point["alpha"]: point for point in report["points"]}
-            start, cells = points[0.0], []
-            for alpha in (1.0, report["suggested"]):
-                cells += [points[alpha]["dev"] - start["dev"], start[GENERAL_SCORE] - points[alpha][GENERAL_SCORE]]
-            rows.append([*cells, report["suggested"]])
-            metric = report["metric"]
-    return np.array(rows), metric
+
+def changes(run: Run, metric: str) -> tuple[float, float]:
+    """Return the gain of the metric on dev and the loss of the general score by training."""
+    before, after = (run.evaluation(name)["dev"][metric] for name in ("before", "after"))
+    general = run.evaluation(GENERAL)
+    return after - before, general["before"][GENERAL_SCORE] - general["after"][GENERAL_SCORE]
+
+
+def merged_changes(report: dict) -> tuple[float, float, float]:
+    """Return gain, general loss and alpha of the suggested model of `merge_curve`."""
+    points = {point["alpha"]: point for point in report["points"]}
+    start, chosen = points[0.0], points[report["suggested"]]
+    return chosen["dev"] - start["dev"], start[GENERAL_SCORE] - chosen[GENERAL_SCORE], report["suggested"]
 
 
 def interval(values: np.ndarray) -> str:
-    """Return the mean with its interval over seeds."""
+    """Return the mean with its interval."""
     half = t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.inf
     mean = values.mean()
     return f"{mean:+.4f} ({mean - half:+.4f} to {mean + half:+.4f})"
@@ -52,18 +55,28 @@ def main() -> None:
     arguments.add_argument("--data", type=Path, required=True, help="folder that contains the datasets")
     arguments.add_argument("--claims", nargs="+", choices=RECOMMENDED_SETTINGS, default=list(RECOMMENDED_SETTINGS))
     arguments.add_argument("--seeds", type=int, default=5)
+    arguments.add_argument("--first-seed", type=int, default=0)
+    arguments.add_argument("--average", type=int, default=1, metavar="K", help="average the runs of each K seeds")
     options = arguments.parse_args()
     columns = ("gain on dev", "general loss", "gain, merged", "general loss, merged", "kept", "alpha")
     print_header("claim", "metric", "seeds", *columns)
+    seeds = tuple(range(options.first_seed, options.first_seed + options.seeds))
     for name in options.claims:
-        claim = CLAIMS[name]
-        chosen = claim.model_copy(update={"seeds": claim.seeds[: options.seeds]})
-        rows, metric = merged(chosen, options.data, options.runs)
-        if len(rows):
-            kept = rows[:, 2].mean() / rows[:, 0].mean()
-            alphas = " ".join(f"{alpha:g}" for alpha in rows[:, 4])
+        runs = trained_runs(CLAIMS[name].model_copy(update={"seeds": seeds}), options.data, options.runs)
+        groups = [runs[first : first + options.average] for first in range(0, len(runs), options.average)]
+        if runs:
+            reports = [merge_curve(group) for group in groups]
+            metric = reports[0]["metric"]
+            trained = np.array([changes(run, metric) for run in runs])
+            merged = np.array([merged_changes(report) for report in reports])
             print_row(
-                name, metric, len(rows), *(interval(rows[:, column]) for column in range(4)), f"{kept:.0%}", alphas
+                name,
+                metric,
+                f"{seeds[0]} to {seeds[-1]}",
+                *map(interval, trained.T),
+                *map(interval, merged.T[:2]),
+                f"{merged[:, 0].mean() / trained[:, 0].mean():.0%}",
+                " ".join(f"{alpha:g}" for alpha in merged[:, 2]),
             )
 
 

@@ -1,5 +1,7 @@
 """New run page: settings, their plan and cost, and the launch of a run or a sweep."""
 
+from contextlib import suppress
+
 import streamlit as st
 
 from bsc_core.errors import BscError, DataError
@@ -13,13 +15,15 @@ context = page_layout.setup_page(
 
 with display.show_errors():
     data = data_cache.dataset_splits(context.dataset_key)
-    summary = summarize_data(data)
 
 form_side, plan_side = display.columns(2, min_width=430)
 with form_side:
-    changed_cell = preset_picker.draw(context, summary)
+    changed_cell = preset_picker.draw(context, summarize_data(data))
     form.draw_finding()
     sweep_form.draw(form.sweep_fields())
+    with suppress(BscError):  # reported in the plan
+        data = data_cache.load_splits(form.read_config(context).data)
+    summary = summarize_data(data)
     form.draw_form(summary)
     form.draw_name()
 

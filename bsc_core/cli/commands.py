@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 Outcome = tuple[int, Report]
 MAX_AUDIT_ROWS = 300_000  # for findings, which need all rows in memory
 MAX_FINDING_LINES = 20
+AUTO = "auto"
+"""Value of `bsc merge --alpha`: the suggested alpha."""
 
 
 def run_store(arguments: argparse.Namespace) -> RunStore:
@@ -129,8 +131,6 @@ def merge(arguments: argparse.Namespace) -> Outcome:
     output = None if arguments.output is None else Path(arguments.output)
     if output is not None and output.exists():
         raise PathError(f"{output}: there is such a file or folder; give a new one")
-    if arguments.alpha is not None and (len(runs) > 1 or arguments.last_checkpoints):
-        raise InputError("--alpha merges one run with its start; remove it, or name one run without --last-checkpoints")
     if len(runs) > 1 and arguments.last_checkpoints:
         raise InputError("--last-checkpoints averages the checkpoints of one run; name one run")
     from bsc_core.jobs.actions.merging import ALPHAS, average_models, merge_curve
@@ -138,11 +138,19 @@ def merge(arguments: argparse.Namespace) -> Outcome:
     def progress(done: float, total: float, doing: str) -> None:
         say(doing)
 
-    if len(runs) > 1 or arguments.last_checkpoints:
-        return 0, average_models(runs, last=arguments.last_checkpoints, output=output, on_progress=progress)
-    alpha, tolerance = arguments.alpha, arguments.tolerance
-    alphas = ALPHAS if alpha is None else sorted({0.0, alpha, 1.0})
-    return 0, merge_curve(runs[0], alphas, alpha=alpha, tolerance=tolerance, output=output, on_progress=progress)
+    alpha, last = arguments.alpha, arguments.last_checkpoints
+    if alpha is None and (len(runs) > 1 or last):
+        return 0, average_models(runs, last=last, output=output, on_progress=progress)
+    alpha = None if alpha == AUTO else alpha
+    return 0, merge_curve(
+        runs,
+        ALPHAS if alpha is None else sorted({0.0, alpha, 1.0}),
+        last=last,
+        alpha=alpha,
+        tolerance=arguments.tolerance,
+        output=output,
+        on_progress=progress,
+    )
 
 
 def diagnose(arguments: argparse.Namespace) -> Outcome:

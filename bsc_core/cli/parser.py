@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from bsc_core import __version__
 from bsc_core.cli.commands import (
+    AUTO,
     Outcome,
     app,
     audit,
@@ -158,8 +159,10 @@ def _add_evaluation(commands: Any) -> None:
     command.add_argument("names", nargs="+", metavar="RUN", help="a run, or several that differ only in their seed")
     command.add_argument(
         "--alpha",
-        type=_share,
-        help="with one run: only this share of the trained weights, 0 and 1",
+        type=_alpha,
+        metavar="SHARE",
+        help=f"share of the trained weights (the rest is the start), or {AUTO} for the suggested one; default: {AUTO} "
+        "for one run, while several runs or checkpoints are averaged and not merged with the start",
     )
     command.add_argument(
         "--tolerance",
@@ -289,6 +292,13 @@ def _seconds(text: str) -> float:
 
 def _share(text: str) -> float:
     return _between(float(text), 0.0, 1.0)
+
+
+def _alpha(text: str) -> float | str:
+    try:
+        return text if text == AUTO else _share(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither a number from 0 to 1 nor {AUTO}") from None
 
 
 def _between(value: Number, lowest: Number, highest: Number) -> Number:

@@ -11,7 +11,7 @@ from bsc_core.config import EncoderConfig
 from bsc_core.encoders.bundled import bundled_folder, unnormalized_folder
 from bsc_core.encoders.checks.folder import check_folder
 from bsc_core.encoders.pretrained import fetch, load_folder
-from bsc_core.encoders.static import static_folder
+from bsc_core.encoders.static import is_distilled, static_folder
 from bsc_core.errors import ConfigError, ModelError
 from bsc_core.paths import check_path
 
@@ -57,6 +57,13 @@ def check_encoder(name: str) -> None:
     """
     if name not in ENCODERS and not _is_hub_id(name):
         check_folder(encoder_folder(name))
+
+
+def loading_message(config: EncoderConfig) -> str:
+    """Return the log line before an encoder is loaded."""
+    if config.name == "static" and not is_distilled():
+        return "Building the static encoder from the bundled one, once on each machine"
+    return "Loading the encoder"
 
 
 def load_encoder(config: EncoderConfig) -> SentenceTransformer:

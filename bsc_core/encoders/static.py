@@ -54,17 +54,25 @@ def static_folder() -> Path:
     """
     from filelock import FileLock
 
-    parent = cache_folder() / "encoders"
-    folder = parent / f"static-{DIMENSIONS}-{RECIPE}-{WEIGHTS_SHA256[:12]}"
-    if folder.is_dir():  # it is written atomically
+    folder = _cached_folder()
+    if is_distilled():
         return folder
-    parent.mkdir(parents=True, exist_ok=True)
+    folder.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{folder}.lock"):
         if not folder.is_dir():
             model = distil()
             check_quality(model)
             save_model(model, folder, CARD)
     return folder
+
+
+def is_distilled() -> bool:
+    """Whether the static encoder is in the cache; it is written atomically."""
+    return _cached_folder().is_dir()
+
+
+def _cached_folder() -> Path:
+    return cache_folder() / "encoders" / f"static-{DIMENSIONS}-{RECIPE}-{WEIGHTS_SHA256[:12]}"
 
 
 def distil() -> SentenceTransformer:

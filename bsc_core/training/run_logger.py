@@ -94,7 +94,7 @@ class RunLogger(Callback):
         share = collisions / crossed if crossed else 0.0
         values = {"crossed_pairs": crossed, "collisions": collisions, "collision_share": share, "facts": plan.facts}
         self.run.append_metrics({"kind": "plan", "epoch": epoch, **values})
-        self.say(f"Epoch {epoch}: {collisions:,} of {crossed:,} in-batch pairs collide ({share:.2%})")
+        self.say(f"Epoch {epoch}: {collisions:,} of {crossed:,} in-batch pairs are positives of the data ({share:.2%})")
 
     def on_step_end(self, trainer: Trainer, report: StepReport) -> None:
         """Log one training step."""

@@ -12,7 +12,7 @@ from sentence_transformers import SentenceTransformer
 from bsc_core import cli
 from bsc_core.config import RunConfig
 from bsc_core.data import load_data
-from bsc_core.encoders.merging import Weights, average_weights, copy_weights
+from bsc_core.encoders.merging import Weights, average_weights, copy_weights, interpolate
 from bsc_core.encoders.pretrained import load_folder
 from bsc_core.errors import InputError
 from bsc_core.jobs import trash
@@ -115,9 +115,16 @@ def test_averages_of_seeds_and_of_checkpoints(run: Run, tmp_path: Path, capsys: 
     expected = average_weights([state(folder / "model") for folder in checkpoints(run.checkpoints_folder)])
     assert all(bool((value == expected[name]).all()) for name, value in state(tmp_path / "last").items())
 
+    status, report = merge(capsys, run, run.id, other.id, "--alpha", "0.5", "--output", str(tmp_path / "half"))
+    assert (status, report["models"]) == (0, ["run-0", "run-1"])
+    assert [point["alpha"] for point in report["points"]] == [0, 0.5, 1]
+    half = interpolate(state(Path(run.config().encoder.name)), state(tmp_path / "soup"), 0.5)
+    for name, value in state(tmp_path / "half").items():
+        assert np.allclose(value.double(), half[name].double(), rtol=0, atol=1e-7), name
+
     for arguments, error in (
         ((run.id, "--last-checkpoints", "9"), "has 2 checkpoints, and 9 are to be averaged"),
-        ((run.id, other.id, "--alpha", "0.5"), "--alpha merges one run"),
+        ((run.id, other.id, "--alpha", "half"), "'half' is neither a number from 0 to 1 nor auto"),
         ((run.id, other.id, "--last-checkpoints", "2"), "name one run"),
         (("missing",), "run missing"),
     ):
@@ -130,6 +137,19 @@ def test_averages_of_seeds_and_of_checkpoints(run: Run, tmp_path: Path, capsys: 
     other.write_json("config", with_changes(run.config(), encoder={"reinit_layers": 1}).model_dump(mode="json"))
     status, report = merge(capsys, run, other.id)
     assert (status, "its start has random layers" in report["error"]) == (2, True)
+
+
+def test_a_point_above_the_suggested_alpha_is_also_evaluated(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def evaluate(candidates: merging.Candidates, weights: Weights) -> merging.Point:
+        name, trained = next((name, value) for name, value in candidates.trained.items() if value.is_floating_point())
+        moved = (weights[name] - candidates.start[name]).norm() / (trained - candidates.start[name]).norm()
+        return {"dev": float(moved), GENERAL_SCORE: 0.8 - 0.01 * float(moved), "metrics": {}}
+
+    monkeypatch.setattr(merging.Candidates, "evaluate", evaluate)
+    report = merging.merge_curve([run], (0, 0.25, 0.5, 1), tolerance=0.004)
+    assert [point["alpha"] for point in report["points"]] == [0, 0.25, 0.375, 0.5, 1]
+    assert report["suggested"] == 0.375
+    assert merging.merge_curve([run], (0, 0.5, 1), tolerance=0.02)["suggested"] == 1
 
 
 def test_the_suggested_alpha_has_the_best_dev_metric_within_the_tolerance() -> None:

@@ -14,13 +14,15 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from bsc_core import formatting
-from bsc_core.config import LOSS_CONFIGS, RunConfig, make_config
+from bsc_core.config import LOSS_CONFIGS, DataConfig, RunConfig, make_config
 from bsc_core.config.batching import StrategyName
+from bsc_core.data import load_data
 from bsc_core.data.sample_data import sample_config
 from bsc_core.jobs.queue import Queue
 from bsc_core.presets.catalog import FAMILIES, RECOMMENDED, preset_config
 from bsc_core.runs import RunStore
 from pages.ui.components import config_form
+from pages.ui.data import uploads
 from pages.ui.new_run import config_summary, form, loss_form, preset_picker
 from tests.helpers.pages import (
     SUMMARY,
@@ -170,6 +172,17 @@ def test_settings_of_several_files_are_shown_for_mixed_data_only(runs: RunStore,
     app.toggle(key="train.batching.single_source").set_value(True).run()
     assert not app.exception
     assert "one dataset per batch" in " ".join(expander.label for expander in app.expander)
+
+
+def test_the_plan_counts_the_rows_of_the_selected_dev_size(runs: RunStore, small_pairs: Path) -> None:
+    data = DataConfig(train=str(small_pairs), dev_size=0.2)
+    dataset = uploads.register(uploads.folder_for(small_pairs), "Small", data)
+    app = open_page("train", dataset=dataset)
+    for size in (0.2, 0.5):
+        app.number_input(key="train.data.dev_size").set_value(size).run()
+        rows = load_data(data.model_copy(update={"dev_size": size}), seed=0)
+        assert f"Data: {len(rows.train)} labeled pairs to train, {len(rows.dev)} for dev" in expander_labels(app)
+        assert f"{len(rows.train)} training pairs" in page_text(app)
 
 
 def test_a_broken_dataset_is_reported(runs: RunStore) -> None:

@@ -13,14 +13,14 @@ from typing import Any
 
 MAX_STEPS = 50
 MAX_GROWTH = 4  # times that all replacements can make a text longer
-MAX_PREFIX = 16  # characters put before a text or a word
+MAX_PREFIX = 16  # characters that all steps put before a text, a word or the part between two added tokens
 MAX_PIECE = 64  # characters of a piece of a unigram model, which compares all pieces at each position
 MAX_VOCABULARY = 2_500_000  # characters of all pieces, each of which needs 300 bytes
 MAX_TOKEN, MAX_ADDED = 1_000, 1_000_000  # characters of an added token, and of all of them
 MAX_WORD = 200  # characters of a word that is divided into pieces, in time that grows with its square or more
 MAX_MAPPED = 64  # bytes that stand for one character
 MAX_IDS = 8  # ids of a special token
-MAX_REPEATED = {"ByteLevel": 2, "Precompiled": 1, "BertNormalizer": 1}  # steps that make a text longer each time
+MAX_REPEATED = {"ByteLevel": 2, "Metaspace": 2, "Precompiled": 1, "BertNormalizer": 1}  # steps that lengthen a text
 MAX_REPEATED |= dict.fromkeys(("TemplateProcessing", "BertProcessing", "RobertaProcessing"), 1)  # as these do
 REGULAR_EXPRESSIONS = frozenset(  # others can need seconds for a text of a hundred characters
     [
@@ -58,14 +58,15 @@ def tokenizer_problem(tokenizer: dict[str, Any]) -> str | None:
     for kind, limit in MAX_REPEATED.items():
         if kinds[kind] > limit:
             return f"{kinds[kind]} steps {kind}"
+    prefixes = [str(step.get(name) or "") for step in steps for name in ("prepend", "replacement", "prefix")]
+    if sum(map(len, prefixes)) > MAX_PREFIX:
+        return "a long prefix of texts"
     for step in steps:
         pattern = step.get("pattern")
         if isinstance(pattern, dict) and pattern.get("Regex", " {2,}") not in REGULAR_EXPRESSIONS:
             return "a regular expression that no supported architecture uses"
         if any(len(step.get(name) or ()) > MAX_PIECES for name in ("single", "pair")):
             return "a template that makes texts much longer"
-        if any(len(str(step.get(name) or "")) > MAX_PREFIX for name in ("prepend", "replacement", "prefix")):
-            return "a long prefix of texts"
         if _longest_mapped(step) > MAX_MAPPED:
             return "characters that are replaced by long texts"
         tokens = step.get("special_tokens")

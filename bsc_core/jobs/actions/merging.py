@@ -124,49 +124,66 @@ class Candidates:
 
 
 def merge_curve(
-    run: Run,
+    runs: Sequence[Run],
     alphas: Sequence[float] = ALPHAS,
     *,
+    last: int | None = None,
     alpha: float | None = None,
     tolerance: float = TOLERANCE,
     output: Path | None = None,
     on_progress: OnProgress = no_progress,
 ) -> dict[str, Any]:
-    """Evaluate (1 - alpha) * start + alpha * trained of a run for each alpha (WiSE-FT, Wortsman et al. 2021).
+    """Evaluate (1 - alpha) * start + alpha * trained for each alpha (WiSE-FT, Wortsman et al. 2021).
 
-    alpha = 0 is the start, alpha = 1 the run's model.
+    alpha = 0 is the start, alpha = 1 the model of the run, or the average of several models (model soup). Without
+    `alpha`, the value halfway between the suggested one of `alphas` and the next is also evaluated.
 
     Args:
-        run: A run with a model.
+        runs: A run with a model, or several that differ only in their seed and are averaged.
         alphas: Values from 0 to 1.
-        alpha: The one of them to save; None: the suggested one, see `suggest`.
+        last: Number of the newest checkpoints of one run to average.
+        alpha: The one of the alphas to save; None: the suggested one, see `suggest`.
         tolerance: Loss of the general score that the suggested alpha may have.
         output: Folder in which the merged model is saved; None: nothing is saved.
         on_progress: Called with the progress.
 
     Returns:
-        run, metric, `points` with alpha, `dev`, `test` (if the run has one) and `general_score` (None where the data
-        contain the texts of the general suite), `suggested` alpha, and `merge_with_start` of the run.
+        run (the first), models, metric, `points` with alpha, `dev`, `test` (if the run has one) and `general_score`
+        (None where the data contain the texts of the general suite), `suggested` alpha, and `merge_with_start` of the
+        run.
 
     Raises:
         ConfigError: The run started from re-initialized layers.
-        InputError: The run has no model, or its data or encoder cannot be read.
+        InputError: As of `average_models`.
     """
-    check_mergeable(run.config())
-    on_progress(0, len(alphas) + 1, "loading the model")
-    candidates, points = Candidates(run), []
-    for number, value in enumerate(sorted(alphas), start=1):
-        on_progress(number, len(alphas) + 1, f"evaluating alpha = {value:g}")
-        merged = interpolate(candidates.start, candidates.trained, value)
-        points.append({"alpha": value, **candidates.evaluate(merged)})
+    check_mergeable(runs[0].config())
+    on_progress(0, len(alphas) + 2, "loading the models")
+    folders = _models(runs, last)
+    candidates = Candidates(runs[0])
+    averaged = len(folders) > 1 or last is not None
+    trained = average_weights([*map(candidates.weights_of, folders.values())]) if averaged else candidates.trained
+
+    def point(value: float) -> Point:
+        on_progress(len(points) + 1, len(alphas) + 2, f"evaluating alpha = {value:g}")
+        return {"alpha": value, **candidates.evaluate(interpolate(candidates.start, trained, value))}
+
+    points: list[Point] = []
+    for value in sorted(alphas):
+        points.append(point(value))
     suggested = suggest(points, tolerance)
+    above = [value for value in alphas if value > suggested["alpha"]]
+    if alpha is None and above:
+        points.append(point(round((suggested["alpha"] + min(above)) / 2, 4)))
+        points.sort(key=lambda one: one["alpha"])
+        suggested = suggest(points, tolerance)
     chosen = suggested if alpha is None else next(point for point in points if point["alpha"] == alpha)
     if output is not None:
-        merged = interpolate(candidates.start, candidates.trained, chosen["alpha"])
-        about = {"run": run.id, "merged with": candidates.config.encoder.name, "alpha": chosen["alpha"]}
-        candidates.save(merged, output, f"bsc-lab {run.id} merged with its start", about, chosen)
+        merged = interpolate(candidates.start, trained, chosen["alpha"])
+        about = {"run": ", ".join(folders), "merged with": candidates.config.encoder.name, "alpha": chosen["alpha"]}
+        candidates.save(merged, output, f"bsc-lab {runs[0].id} merged with its start", about, chosen)
     return {
-        "run": run.id,
+        "run": runs[0].id,
+        "models": list(folders),
         "metric": candidates.metric,
         "points": [{name: value for name, value in point.items() if name != "metrics"} for point in points],
         "suggested": suggested["alpha"],
@@ -273,10 +290,11 @@ def perform(folder: Path, request: Any) -> None:
     run, on_progress = Run(Path(request["run"])), partial(write_progress, folder)
     alpha = request.get("alpha")
     if alpha is None:
-        report = merge_curve(run, on_progress=on_progress)
+        report = merge_curve([run], on_progress=on_progress)
     else:
         check_run_disk(run, folder_bytes(run.model_folder))
-        report = merge_curve(run, (alpha,), alpha=alpha, output=merged_folder(run, alpha), on_progress=on_progress)
+        output = merged_folder(run, alpha)
+        report = merge_curve([run], (alpha,), alpha=alpha, output=output, on_progress=on_progress)
     write_result(folder, report)
 
 

@@ -25,7 +25,7 @@ SEVERITIES = {"error": "error", "warning": "warning", "info": "note"}
 ARROW = ":material/arrow_forward:"
 REJECTED_SHOWN = 200
 PROBLEMS_SHOWN = 2
-ROWS_SHOWN = 200
+ROWS_SHOWN = 200  # per page of a table
 CARD_WIDTH = 200  # pixels, at least
 # Four cards in a row, or two if there is too little room, never three.
 CARDS_STYLE = f"""<style>.st-key-data-cards {{ container-type: inline-size; }}
@@ -40,7 +40,8 @@ FORMATS = {
 }
 EXPORT_PREVIEW = 5
 EXPORT = "data.export"
-PARAMETERS = (f"{EXPORT}.*", "data.step")
+PAGE = "page"  # end of the key of the page of a table
+PARAMETERS = (f"{EXPORT}.*", "data.step", f"data.rows.{PAGE}", f"data.finding.*.{PAGE}")
 
 
 def summaries(data: DatasetSplits, findings: list[AuditFinding]) -> None:
@@ -132,8 +133,8 @@ def source(data: DatasetSplits) -> None:
             key="data.rejected",
             alt="Rejected rows with line, field and reason",
         )
-    st.markdown("**First training pairs**")
-    pairs_table(data.train, range(min(ROWS_SHOWN, len(data.train))), key="data.first")
+    st.markdown("**Training pairs**")
+    pairs_table(data.train, range(len(data.train)), key="data.rows")
 
 
 def sharing(key: str) -> None:
@@ -152,9 +153,13 @@ def _file_name(source: str) -> str:
     return source if is_hub_id(source) else Path(source).name
 
 
-def pairs_table(dataset: PairDataset, rows: range | list[int], *, key: str) -> None:
-    """Draw rows of a dataset as a table; texts are shown character by character."""
-    ids, texts, names = list(rows), dataset.texts, dataset.class_names
+def pairs_table(dataset: PairDataset, rows: range | Ids, *, key: str) -> None:
+    """Draw rows of a dataset as a table, in pages of ROWS_SHOWN rows; texts are shown character by character."""
+    pages, page = -(-len(rows) // ROWS_SHOWN), 1
+    if pages > 1:
+        page = st.pagination(pages, **url.bound(f"{key}.{PAGE}", range(1, pages + 1)))
+    ids = list(rows[(page - 1) * ROWS_SHOWN : page * ROWS_SHOWN])
+    texts, names = dataset.texts, dataset.class_names
 
     def cells(column: Ids) -> list[str]:
         return [display.cell(text) for text in texts.take(column[ids])]
@@ -196,7 +201,7 @@ def finding_rows(rows: DatasetSplits, finding: AuditFinding, name: str) -> None:
         return
     label = f"{formatting.plural(len(finding.rows), 'row')} of {finding.split}"
     with st.expander(label, key=f"data.finding.{name}"):
-        pairs_table(rows.splits[finding.split], finding.rows[:ROWS_SHOWN].tolist(), key=f"data.finding.{name}.rows")
+        pairs_table(rows.splits[finding.split], finding.rows, key=f"data.finding.{name}.rows")
 
 
 def shape(data: DatasetSplits) -> None:
@@ -230,12 +235,13 @@ def problems(data: DatasetSplits, findings: list[AuditFinding], show: Callable[[
         show: Shows the findings.
     """
     kinds = by_kind(findings)
-    found = [one for one, *_ in kinds if one.severity != "info" and not is_filtered(data, one)]
+    present = [one for one, *_ in kinds if not is_filtered(data, one)]
+    found = [one for one in present if one.severity != "info"]
     lines = [f"{ICONS[one.severity]} {display.escaped(one.title)}" for one in found[:PROBLEMS_SHOWN]]
     with st.container(horizontal=True, vertical_alignment="center", key="data.problems"):
         st.markdown("  \n".join(lines) or ":green[:material/check_circle:] No errors or warnings.", width="content")
-        are_notes = all(one.severity == "info" for one, *_ in kinds)
-        number = formatting.plural(len(kinds), "note" if are_notes else "finding")
+        number = formatting.plural(len(present), "finding" if found else "note")
+        number += f" and {formatting.count(len(kinds) - len(present))} fixed" if len(present) < len(kinds) else ""
         st.button(f"Show {number} of the audit", key="data.findings", type="tertiary", icon=ARROW, on_click=show)
 
 

@@ -16,7 +16,7 @@ from pages.ui.components import config_form
 Field = tuple[str, str]
 PAGE = "train"  # prefix of the widget keys of the New run page
 COMBINED_BSC = "loss.combined.bsc"  # section of the batch softmax part of a combined loss
-SOURCE = "this plan"
+SOURCE = "These settings"  # in messages about them
 IS_ON, LISTED, CHOSEN, SAMPLED = (f"{PAGE}.sweep.{name}" for name in ("on", "listed", "chosen", "sampled"))
 ENDED_BY_PRESET = f"{PAGE}.sweep.ended_by_preset"  # session key
 SECTION_NAMES = {"data": "Data", "encoder": "Encoder", "encoder.lora": "LoRA", "batching": "Batches"}

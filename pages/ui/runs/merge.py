@@ -36,7 +36,7 @@ def draw(run: Run) -> None:
     folder = task_folder(run)
     curve = background_task.read_result(folder)
     if curve is None:
-        about = "Evaluates alpha = 0, 0.1, ..., 1 on dev, test and the general suite."
+        about = "Evaluates alpha = 0, 0.1, ..., 1 and a value above the best one on dev, test and the general suite."
         TASK.draw(run, folder, "Evaluate merged models", about=about)
         return
     _draw_curve(run, curve)
