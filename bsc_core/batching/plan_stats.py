@@ -141,6 +141,7 @@ def plan_stats(build: Callable[[], BatchPlan], dataset: PairDataset, embeddings:
 
 def plan_warnings(config: BatchingConfig, dataset: PairDataset) -> list[str]:
     """Return one sentence for each setting that exceeds the dataset."""
+    sides = "queries" if config.group_by == "query" else "documents"
     texts = len(np.unique(dataset.query if config.group_by == "query" else dataset.document))
     grouped = config.strategy in ("words", "clusters", "neighbors", "nearest", "communities")
     warnings = []
@@ -152,7 +153,8 @@ def plan_warnings(config: BatchingConfig, dataset: PairDataset) -> list[str]:
     name = "neighbors" if config.strategy == "nearest" else "shingle_neighbors"
     if requested > texts - 1 and name in config.model_fields_set:
         warnings.append(
-            f"{name} is {requested:,}, more than the {texts - 1:,} other texts, so all of them are searched"
+            f"{name} is {requested:,}, and the rows have only {texts:,} distinct {sides}: "
+            "each is compared with all others"
         )
     if config.strategy == "clusters" and (clusters := cluster_count(config.clusters, texts)) < config.clusters:
         warnings.append(f"clusters is {config.clusters:,}, and there are only {texts:,} texts, so it is {clusters:,}")

@@ -83,8 +83,9 @@ def test_the_title_of_a_matrix_counts_collisions_and_their_cells() -> None:
     values = np.eye(4, dtype=np.float32)
     cells = similarity.Cells(values, rows, rows, positive, collides, nothing)
     assert (cells.kinds() == similarity.COLLISION).sum() == 3
-    assert batch_view.matrix_sentence(cells).endswith(", 2 collisions in 3 cells.")
-    assert batch_view.matrix_sentence(replace(cells, collisions=nothing)).endswith(", 0 collisions.")
+    assert batch_view.matrix_sentence(cells).endswith(", 2 known false negatives (collisions) in 3 cells.")
+    without = batch_view.matrix_sentence(replace(cells, collisions=nothing))
+    assert without.endswith(", 0 known false negatives (collisions).")
 
 
 @pytest.mark.parametrize("value", ["1e400", "-1e400", "nan", "99999", "x"])

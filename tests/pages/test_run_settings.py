@@ -95,7 +95,7 @@ def test_an_imported_dataset_is_shown_by_its_name(runs: RunStore, tmp_path: Path
         changed = config(0).model_copy(update={"data": data.model_copy(update={"dev_size": size})})
         runs.create(changed, f"20260101-00000{number}-run-{number}")
     names = set(open_page("runs").dataframe[0].value["Dataset"])
-    assert names == {"My pairs", "My pairs (other data settings)"}
+    assert names == {"My pairs", "My pairs (with other data settings, such as filters)"}
 
 
 def test_the_seed_is_a_column_where_nothing_else_differs(runs: RunStore) -> None:

@@ -300,7 +300,7 @@ def matrix_sentence(cells: similarity.Cells) -> str:
 def _collisions(collides: np.ndarray) -> str:
     """Return the number of pairs of rows, as in the table of plans, and of cells if both cells of a pair collide."""
     number, cells = int(np.triu(collides | collides.T).sum()), int(collides.sum())
-    text = formatting.plural(number, "collision")
+    text = f"{formatting.plural(number, 'known false negative')} ({'collision' if number == 1 else 'collisions'})"
     return text if cells == number else f"{text} in {formatting.plural(cells, 'cell')}"
 
 

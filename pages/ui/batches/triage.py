@@ -64,8 +64,8 @@ def draw(batch: BatchView, source: BatchSource, stats: PlanStats) -> None:
     """Draw the triage of the suspected pairs, and the file of decisions. stats: the plan of the batch."""
     st.caption(
         "Does the suspected document answer the query? **Positive**: yes; the pair becomes a training row. **True "
-        "negative**: no; masks keep it as a negative. **Drop**: unclear; the loss ignores the pair, as "
-        "after **Mark as false negative** in One batch."
+        "negative**: no; masks keep it as a negative. **Drop**: unclear; the pair is left out of the "
+        "loss. **Mark as false negative** in One batch does the same."
     )
     path = source.false_negatives
     if path is None:

@@ -162,7 +162,8 @@ def _typed() -> LabBatch:
     )
     st.caption(
         "Label 1: positive pair. Label 0: labeled negative, a wrong answer; its query appears again, in a row of its "
-        "own. Add rows at the end of the table."
+        "own. **Repeated texts** below sets whether the right document of a repeated query is a false negative. "
+        "Add rows at the end of the table."
     )
     typed = [
         (

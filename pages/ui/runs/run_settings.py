@@ -81,7 +81,7 @@ def _dataset_names(datasets: Mapping[str, DataConfig]) -> dict[str, str]:
         if key := data_cache.dataset_key(data):
             names[text] = labels[key]
         elif key := data_cache.dataset_of_file(data.train):
-            names[text] = f"{labels[key]} (other data settings)"
+            names[text] = f"{labels[key]} (with other data settings, such as filters)"
         else:
             names[text] = "/".join(data.train.rstrip("/").rsplit("/", parts)[-parts:])
     paths: dict[str, set[str]] = {}
