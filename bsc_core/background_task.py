@@ -28,6 +28,7 @@ from bsc_core.formatting import plural
 STUDENTS = "all students"  # the user of their tasks
 NICENESS = 5  # of tasks and training on POSIX: the app, at 0, gets three times their share of a busy processor
 MAX_WAITING = 20  # tasks of a user that wait for a place; the oldest of more is forgotten
+UNREAD_SECONDS = 10  # after which a replaceable task whose progress nobody reads makes place for another
 MAX_TASKS = "BSC_MAX_TASKS"  # environment variable: tasks that may run at the same time
 REQUEST = "request.json"
 LOCK = ".lock"  # held by the process of a task, which other apps with the same cache do not start again or remove
@@ -41,12 +42,18 @@ _waiting: dict[Path, "_Waiting"] = {}  # likewise
 _children_lock = threading.Lock()
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Child:
-    """The process of a task, and the user who started it."""
+    """The process of a task, the user who started it, and when its progress was read."""
 
     process: subprocess.Popen[bytes]
     user: str | None
+    replaceable: bool
+    read_at: float
+
+    @property
+    def unread(self) -> bool:
+        return self.replaceable and time.monotonic() - self.read_at > UNREAD_SECONDS
 
     @property
     def running(self) -> bool:
@@ -60,6 +67,7 @@ class _Waiting:
     module: str
     environment: Mapping[str, str] | None
     user: str | None
+    replaceable: bool
 
 
 @dataclass(frozen=True)
@@ -88,6 +96,7 @@ def start(
     environment: Mapping[str, str] | None = None,
     *,
     user: str | None = None,
+    replaceable: bool = False,
 ) -> None:
     """Start `python -m MODULE FOLDER`, unless this process has started it before.
 
@@ -100,6 +109,8 @@ def start(
         request: JSON-serializable request, which `run_task` reads.
         environment: Variables added to those of this process.
         user: Name of a user of a shared app, or STUDENTS; None: without a limit by user.
+        replaceable: Another task of the user ends this one if it needs its place and nobody reads its progress, as when
+            a page was left; the next `start` begins again.
 
     Raises:
         RunError: Its folder cannot be written.
@@ -112,16 +123,17 @@ def start(
             atomic_write(folder / REQUEST, as_json(request))
         except OSError as error:
             raise RunError(f"{folder}: the task cannot be started ({error_reason(error)}); free disk space") from None
-        in_pool = (child for child in _children.values() if (child.user == STUDENTS) == (user == STUDENTS))
+        in_pool = [child for child in _children.values() if (child.user == STUDENTS) == (user == STUDENTS)]
         running = [child.user for child in in_pool if child.running]
         own = 0 if user is None else running.count(user)
-        if len(running) >= max_tasks() or own >= max(1, max_tasks() // 2):
+        is_allowed = len(running) < max_tasks() and own < max(1, max_tasks() // 2)
+        if not is_allowed and not _end_unread(user):
             is_full = len(running) >= max_tasks()
             scope = "this server" if is_full else STUDENTS if user == STUDENTS else "one user"
             number = len(running) if is_full else own
             tasks, verb = plural(number, "background task"), "is" if number == 1 else "are"
             os.utime(folder / REQUEST, (0, 0))  # older than those of tasks that were started, for `remove_oldest`
-            _waiting[folder] = _Waiting(module, environment, user)
+            _waiting[folder] = _Waiting(module, environment, user, replaceable)
             of_user = [one for one, waiting in list(_waiting.items()) if waiting.user == user]
             for oldest in of_user[:-MAX_WAITING]:
                 _waiting.pop(oldest, None)
@@ -137,7 +149,7 @@ def start(
             priority = psutil.BELOW_NORMAL_PRIORITY_CLASS
         with suppress(psutil.Error):  # it has ended already
             psutil.Process(process.pid).nice(priority)
-        _children[folder] = _Child(process, user)
+        _children[folder] = _Child(process, user, replaceable, time.monotonic())
     reap(process)
 
 
@@ -157,13 +169,16 @@ def read_progress(folder: Path) -> TaskProgress:
         except (OSError, ValueError):  # the folder was removed
             _waiting.pop(folder, None)
         else:
-            start(folder, waiting.module, request, waiting.environment, user=waiting.user)
+            user, replaceable = waiting.user, waiting.replaceable
+            start(folder, waiting.module, request, waiting.environment, user=user, replaceable=replaceable)
     try:
         stored = json.loads((folder / PROGRESS).read_text(encoding="utf-8"))
         progress = TaskProgress(**{name: stored[name] for name in ("done", "total", "doing", "error")})
     except (OSError, ValueError, KeyError, TypeError):  # not written yet, or by another version
         progress = TaskProgress()
     child = _children.get(folder)
+    if child is not None:
+        child.read_at = time.monotonic()
     exit_code = child.process.poll() if child is not None else None
     if exit_code and not progress.error:
         error = f"the process ended early (exit status {exit_code}), possibly out of memory; see {folder / LOG}"
@@ -193,7 +208,22 @@ def reset(folder: Path) -> None:
     """Cancel a task and remove its request, progress and result, so that `start` starts it again."""
     cancel(folder)
     with _children_lock:
-        _children.pop(folder, None)
+        _remove(folder)
+
+
+def _end_unread(user: str | None) -> bool:
+    """End the replaceable task of a user that was not read for longest; return whether there is one."""
+    unread = [folder for folder, child in _children.items() if child.user == user and child.unread and child.running]
+    if not unread:
+        return False
+    folder = min(unread, key=lambda one: _children[one].read_at)
+    cancel(folder)
+    _remove(folder)
+    return True
+
+
+def _remove(folder: Path) -> None:
+    _children.pop(folder, None)
     for name in (PROGRESS, REQUEST, RESULT_FILE):
         (folder / name).unlink(missing_ok=True)
 

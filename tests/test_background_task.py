@@ -103,6 +103,29 @@ def test_a_task_above_the_limit_waits_and_starts_once_another_has_ended(two_task
     assert 0 < background_task.elapsed_seconds(second) < 3600
 
 
+@pytest.mark.parametrize(("replaceable", "is_read"), [(True, False), (True, True), (False, False)])
+def test_a_replaceable_task_that_nobody_reads_makes_place_and_can_be_started_again(
+    module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, replaceable: bool, is_read: bool
+) -> None:
+    monkeypatch.setattr(background_task, "_children", {})
+    monkeypatch.setenv("BSC_MAX_TASKS", "1")
+    left, wanted = tmp_path / "left", tmp_path / "wanted"
+    start(left, module, "sleep", replaceable=replaceable)
+    background_task._children[left].read_at -= 2 * background_task.UNREAD_SECONDS
+    if is_read:
+        read_progress(left)
+    start(wanted, module, 2)
+    has_place = replaceable and not is_read
+    assert read_progress(wanted).doing.startswith("waiting") != has_place
+    if has_place:
+        assert left not in background_task._children
+        assert wait_for_task(wanted) == 0
+        start(left, module, 3)
+        assert wait_for_task(left) == 0
+        assert (left / "result.txt").read_text() == "3"
+    background_task.cancel(left)
+
+
 @pytest.mark.parametrize("end", [background_task.cancel, background_task.reset, shutil.rmtree])
 def test_a_waiting_task_that_was_ended_is_not_started(
     two_tasks: tuple[Path, Path], end: Callable[[Path], None]

@@ -52,7 +52,8 @@ def start(folder: Path, files: Sequence[VectorFile], rows: np.ndarray, method: s
     background_task.remove_oldest(folder.parents[1], f"*/*/{background_task.REQUEST}", MAX_FOLDERS)
     paths = [[str(file.path), str(file.texts) if file.texts else None] for file in files]
     request = {"vectors": paths, "rows": rows.tolist(), "method": method, "seed": seed}
-    background_task.start(folder, "bsc_core.projection", request, {"OMP_NUM_THREADS": "1"}, user=users.task_user())
+    one_thread = {"OMP_NUM_THREADS": "1"}
+    background_task.start(folder, "bsc_core.projection", request, one_thread, user=users.task_user(), replaceable=True)
 
 
 def expected_seconds(points: int, maps: int) -> float:
