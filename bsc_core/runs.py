@@ -236,7 +236,7 @@ class RunStatus:
     message: str = ""
     error: str | None = None
     eta_seconds: _Number = None
-    metric_name: str | None = None
+    metric_name: Annotated[str, Field(max_length=200)] | None = None
     metric_best: _Number = None
     metric_low: _Number = None  # lower end of the confidence interval of `metric_best`, once finished
     metric_high: _Number = None  # upper end

@@ -19,7 +19,7 @@ from bsc_core.diagnosis.findings import Evidence, Finding
 from bsc_core.diagnosis.run_evidence import SEED, RunEvidence
 from bsc_core.errors import RunError
 from bsc_core.files import MAX_LARGE_DOCUMENT_BYTES, read_regular
-from bsc_core.formatting import percent, plural
+from bsc_core.formatting import percent, plural, shorten
 from bsc_core.neighbors import unit_rows
 from bsc_core.runs import FIRST_BATCH
 from bsc_core.types import Ids, Indices
@@ -267,7 +267,7 @@ def prompts(run: RunEvidence) -> Findings:
         yield Finding(
             "prompts",
             "info" if run.state == "better" else "warning",
-            f"The model has the prompts {', '.join(unused)}, and the run uses none.",
+            f"The model has the prompts {shorten(', '.join(unused), 100)}, and the run uses none.",
             (Evidence("prompts of the model", float(len(unused)), "0 used by the run"),),
             "Set encoder.query_prompt and encoder.document_prompt to the prompts that the model was trained with.",
         )

@@ -234,6 +234,17 @@ def test_unused_prompts_are_named_unless_the_run_got_better(diagnosed: Callable[
     assert "the prompts query," in finding.title
 
 
+def test_many_prompts_of_a_model_are_shortened(diagnosed: Callable[..., Diagnosis]) -> None:
+    def add(run: Run) -> None:
+        run.model_folder.mkdir()
+        settings = {"prompts": {f"prompt{number}": "a" for number in range(1_000)}}
+        (run.model_folder / "config_sentence_transformers.json").write_text(json.dumps(settings), encoding="utf-8")
+
+    [finding] = diagnosed(add=add).findings
+    assert finding.evidence[0].value == 1_000
+    assert len(finding.title) < 250
+
+
 @pytest.mark.parametrize(
     ("rows", "expected"), [(16.0, ["mask", "learning_rate_low", "noise"]), (1.0, ["learning_rate_low", "noise"])]
 )

@@ -147,7 +147,7 @@ def test_the_page_opens_with_a_win_and_a_loss_and_all_their_results(
     assert not app.exception
     for title, position in examples.items():
         change = " → ".join(str(one.first_rank[position]) for one in search.results)
-        assert f"**{title}** by the ratio of ranks: rank {change}" in page_text(app)
+        assert f"**{title}**: rank {change}" in page_text(app)
     query = search.text(search.task.query[1])
     app.button(key="retrieval.example.Largest loss").click().run()
     assert app.text_input(key="retrieval.query").value == query
@@ -195,9 +195,8 @@ def test_a_typed_query_is_encoded_with_both_models(finished: Run) -> None:
     assert "its relevant documents are unknown" in page_text(app)
     assert re.search(r"not among the \d+ dev queries of the dataset", page_text(app))
     assert "The metrics are those of the dev queries only." in page_text(app)
-    assert re.search(
-        r"contains [0-9.]+% of the words of the query on the left and [0-9.]+% on the right", page_text(app)
-    )
+    shares = r"average [0-9.]+% of the words of the query, those of the right list [0-9.]+%"
+    assert re.search(shares, page_text(app))
 
 
 def test_the_vector_of_a_typed_text_is_the_one_the_run_stored(finished: Run) -> None:
@@ -216,7 +215,7 @@ def test_fewer_words_of_the_query_after_training_are_explained_by_the_negatives(
     hits = [ranks.Hit(0, text, 0.5, False, 1) for text in ("bake bread", "eat soup")]
     results = search_ui.Results([hits[0]], [hits[1]], frozenset(), 0)
     note = search_ui.words_note(search, "bake rolls", results)
-    assert "50% of the words of the query on the left and 0% on the right" in note
+    assert "left list contain on average 50% of the words of the query, those of the right list 0%" in note
     assert "Negatives of the training rows contain 30% of the words of their query, positives 10%" in note
     unchanged = search_ui.Results([hits[0]], [hits[0]], frozenset(), 0)
     assert "Negatives" not in search_ui.words_note(search, "bake rolls", unchanged)

@@ -42,6 +42,7 @@ ModelPair = tuple[run_data.AnyModel, run_data.AnyModel]
 LINES_HELP = (
     " A line connects the same document in both lists; a number is its rank where the other list does not show it."
 )
+RATIO = "by the ratio of the worse to the better rank, among all wins or all losses."
 LIST_LENGTH = 160  # characters of a document in a list
 MAX_CHANGED = 100  # listed queries whose rank changed
 CARD_LENGTH = 110  # characters of a text in a card
@@ -296,8 +297,8 @@ def words_note(search: Search, query: str, results: Results) -> str:
     if left is None or right is None:
         return ""
     note = (
-        f"On average, a document of the list contains {formatting.percent(left)} of the words of the query on the "
-        f"left and {formatting.percent(right)} on the right."
+        f"Documents of the left list contain on average {formatting.percent(left)} of the words of the query, those of "
+        f"the right list {formatting.percent(right)}."
     )
     shares = _training_word_shares(search.data.train)
     if right < left and shares is not None and shares[0] < shares[1]:
@@ -344,10 +345,9 @@ def _draw_card(search: Search, title: str, position: int) -> None:
     """Draw a query of the data, its relevant document, and a button that shows its results."""
     query, relevant = search.text(search.task.query[position]), search.task.relevant(position)
     document = search.text(search.task.corpus[relevant[0]]) if len(relevant) else "not in the corpus"
-    ratio = "The query with the largest ratio of the worse to the better rank, among all wins or all losses."
     with st.container(horizontal=True, vertical_alignment="center"):
         heading = _card_title(search, f"**{title}**", position)
-        st.caption(heading, help=ratio if title.startswith("Largest") else None, width="stretch")
+        st.caption(heading, help=f"Largest: {RATIO}" if title.startswith("Largest") else None, width="stretch")
         key = f"retrieval.example.{title}"
         st.button(f"All {TOP} results", key=key, type="tertiary", on_click=search_for, args=(query,))
     st.text(formatting.shorten(query, CARD_LENGTH))
@@ -361,7 +361,7 @@ def draw_example_lists(search: Search) -> None:
         query = search.text(search.task.query[position])
         display.plain_text(_card_title(search, title, position), query)
         _draw_query(search, query, f"answers.{title}", TOP_OF_EXAMPLE, position)
-    shown = f"The first {TOP_OF_EXAMPLE} documents. ★: relevant document.{LINES_HELP}"
+    shown = f"The first {TOP_OF_EXAMPLE} documents. ★: relevant document.{LINES_HELP} Largest: {RATIO}"
     st.caption(shown if examples else "No query has a relevant document.")
     _draw_changed_queries(search)
 
@@ -404,10 +404,9 @@ def rank_text(rank: int) -> str:
 
 
 def _card_title(search: Search, title: str, position: int) -> str:
-    """Return `Largest loss by the ratio of ranks: rank 3 → 61`: the ranks of the relevant document with both models."""
+    """Return `Largest loss: rank 3 → 61`: the ranks of the relevant document with both models."""
     ranks_ = [rank_text(one.first_rank[position]) for one in search.results]
-    by = " by the ratio of ranks" if "Largest" in title else ""
-    return f"{title}{by}: rank {' → '.join(dict.fromkeys(ranks_) if search.single else ranks_)}"
+    return f"{title}: rank {' → '.join(dict.fromkeys(ranks_) if search.single else ranks_)}"
 
 
 def _draw_query(search: Search, query: str, name: str, top: int, position: int | None = None) -> Results:

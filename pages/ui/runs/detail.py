@@ -97,12 +97,12 @@ def _no_epoch_reaches(run: Run, status: RunStatus, before: float) -> bool:
 
 def stopping_note(run: Run, status: RunStatus) -> str:
     """Return what a run that was asked to stop still does."""
-    limit = f"It is ended if it makes no progress for {formatting.duration(jobs.GRACE_SECONDS)}."
+    limit = f"Its process is ended if it makes no progress for {formatting.duration(jobs.GRACE_SECONDS)}."
     if any(row.get("kind") == "evaluation" and row["epoch"] for row in table.metric_rows(run)):
-        return f"The run ends after this step. Its model is that of the best epoch so far. {limit}"
+        return f"The run stops after this step. Its model is that of the best epoch so far. {limit}"
     if not status.step:
-        return f"The run ends before or after its first step. If it ends before it, no model is saved. {limit}"
-    return f"The run ends after this step and the evaluation of its model. {limit}"
+        return f"The run stops at its first step. Without a finished step, no model is saved. {limit}"
+    return f"The run stops after this step and the evaluation of its model. {limit}"
 
 
 def status_line(status: RunStatus, *, before: float | None = None) -> str:
