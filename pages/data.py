@@ -23,8 +23,6 @@ with display.show_errors():
 
 overview.problems(data, findings, lambda: st.session_state.update({TAB: "Audit"}))
 overview.summaries(data, findings)
-if data.funnel:
-    funnel.draw(data, name="data")
 
 source_tab, columns_tab, audit_tab, generate_tab, shape_tab, export_tab = st.tabs(
     TABS, on_change="rerun", **url.bound(TAB, TABS)
@@ -38,6 +36,8 @@ with audit_tab, display.show_errors(stop=False):
     audit.draw(context.dataset_key, data, findings)
 has_form = False
 with generate_tab, display.show_errors(stop=False):
+    if data.funnel:
+        funnel.draw(data, name="data")
     has_form = generate.draw(context)
 with shape_tab:
     overview.shape(data)

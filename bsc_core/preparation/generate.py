@@ -220,7 +220,10 @@ def _by_rank(dataset: PairDataset, candidates: Candidates, unit: Vectors, config
     last = int(candidates.available.max())
     note = "at the ranks " + ", ".join(f"{rank:,}" for rank in ranks[:8]) + (" and on" if len(ranks) > 8 else "")
     if clipped:
-        note += f"; for {clipped:,} queries some exceed the {last:,} documents and are replaced by the last rank"
+        note += (
+            f"; {clipped:,} queries have fewer documents (at most {last:,}) than some of these ranks and get the least "
+            "similar document instead; lower first_rank"
+        )
     return result[candidates.query_of_row], note
 
 

@@ -18,8 +18,8 @@ from bsc_core.preparation import mining_task
 from bsc_core.preparation.mining import MiningSearch
 from bsc_core.runs import RunStore
 from pages.ui.components import config_form, data_cache
+from pages.ui.data import audit, mining, uploads
 from pages.ui.data import generate as generation
-from pages.ui.data import mining, uploads
 from tests.helpers.pages import added_dataset, click, import_paths, open_page, page_text, table_with, toggle_with_label
 
 
@@ -137,12 +137,15 @@ def test_positive_pairs_get_hard_negatives(positives: str, tiny_encoder: Path) -
     app = open_page("data", dataset=source)
     assert "Hard negatives for positive pairs" in page_text(app)
     key = f"data.make.{source}"
+    assert app.number_input(key=f"{key}.data.negatives.first_rank").value == 5  # 100 is beyond the 40 documents
+    assert "no_labeled_negatives" in {one.code for one in audit.audit_dataset(source, "bundled")}
     generate(app, key, "negatives", encoder=str(tiny_encoder), count=2)
     click(app, f"{key}.use")
     added = added_dataset(source)
     assert added.label == "Positives · with negatives"
     train = data_cache.dataset_splits(added.key).train
     assert train.has_negatives
+    assert "no_labeled_negatives" not in {one.code for one in audit.audit_dataset(added.key, "bundled")}
     app = open_page("data", dataset=added.key)
     assert any(head.value == ":green[document]" for head in app.caption)
 

@@ -164,7 +164,7 @@ def test_negatives_have_the_ranks_of_the_paper(tmp_path, monkeypatch, spread_vec
         result[int(query)].add(int(document))
     assert result == expected
     funnel_note = data.funnel[3].note
-    assert ("replaced by the last rank" in funnel_note) == (settings["first_rank"] == 100)
+    assert ("get the least similar document" in funnel_note) == (settings["first_rank"] == 100)
     assert len(data.dev) == len(before.dev)
     assert data.dev.label is None
 

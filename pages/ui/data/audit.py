@@ -40,7 +40,10 @@ PAIR_FINDINGS = (  # codes of findings that do not apply to sentences, each of w
 
 def audit_dataset(key: str, encoder: str) -> list[AuditFinding]:
     """Return the findings in the rows of a dataset as read, before filters and generation."""
-    return _audit(data_cache.source_splits(key), data_cache.encoder_config(encoder).max_seq_length)
+    findings = _audit(data_cache.source_splits(key), data_cache.encoder_config(encoder).max_seq_length)
+    if data_cache.data_config(key).negatives is None:
+        return findings
+    return [finding for finding in findings if finding.code != "no_labeled_negatives"]  # they are generated
 
 
 def _rows_key(rows: DatasetSplits) -> tuple[str, ...]:
@@ -73,6 +76,8 @@ def draw(key: str, data: DatasetSplits, findings: list[AuditFinding]) -> None:
     if not findings:
         st.caption("No problems found.")
     rows = data_cache.source_splits(key)
+    if data.funnel:
+        st.caption("The findings are about the rows of the files, from which the rows of this dataset are generated.")
     if data.filtered:
         dropped = ", ".join(
             f"{formatting.plural(rows, 'row')} by {name.replace('_', ' ')}" for name, rows in data.filtered

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import streamlit as st
 
 from bsc_core import formatting
@@ -70,10 +71,13 @@ FORMS = {
 def draw(context: page_layout.Context) -> bool:
     """Draw the generator that fits the dataset or explain which data have one; return whether a form is drawn."""
     choice = data_cache.datasets()[context.dataset_key]
-    kind = fitting(choice.data, data_cache.source_splits(context.dataset_key, filtered=True))
+    rows = data_cache.source_splits(context.dataset_key, filtered=True)
+    kind = fitting(choice.data, rows)
     if kind is not None:
         values = data_cache.data_config(context.dataset_key).model_dump()
-        form(kind, values, choice.label, key=f"data.make.{context.dataset_key}", encoder=context.encoder)
+        documents = len(rows.corpus or np.unique(rows.train.document))
+        key = f"data.make.{context.dataset_key}"
+        form(kind, values, choice.label, key=key, encoder=context.encoder, documents=documents)
         return True
     st.caption(
         "This dataset already has labels or negatives, so no rows are generated. Here you build pairs or triplets "
@@ -96,7 +100,9 @@ def fitting(data: DataConfig, rows: DatasetSplits) -> str | None:
     return "negatives" if not train.has_negatives and train.negative is None else None
 
 
-def form(kind: str, values: dict[str, Any], label: str, *, key: str, encoder: str = "bundled") -> None:
+def form(
+    kind: str, values: dict[str, Any], label: str, *, key: str, encoder: str = "bundled", documents: int | None = None
+) -> None:
     """Draw the settings of a generator, its button and the result.
 
     Args:
@@ -105,6 +111,7 @@ def form(kind: str, values: dict[str, Any], label: str, *, key: str, encoder: st
         label: Name of the source dataset.
         key: Prefix of the session keys.
         encoder: Default encoder of the generator.
+        documents: Number of documents, for the default rank of negatives.
     """
     generator, section = FORMS[kind], f"data.{kind}"
     st.markdown(f"**{generator.title}**", help=help_text(section))
@@ -115,6 +122,7 @@ def form(kind: str, values: dict[str, Any], label: str, *, key: str, encoder: st
     if linked is not None or not st.session_state.get(f"{key}.filled"):
         has_encoder = "encoder" in generator.fields and encoder in page_layout.ENCODERS
         default = DEFAULTS.get(kind, {}) | ({"encoder": encoder} if has_encoder else {})
+        default |= {"first_rank": usual_rank(documents)} if kind == "negatives" and documents else {}
         config_form.fill(key, fields, {section: values.get(kind) or default})
         st.session_state[f"{key}.filled"] = config_form.read(key, fields)[section]
         config_form.fill_some(key, section, linked or {})
@@ -134,6 +142,11 @@ def form(kind: str, values: dict[str, Any], label: str, *, key: str, encoder: st
         config = uploads.validate({**values, **rest, kind: settings})
         mining.draw(config, key=key)
         _result(kind, config, label, key=key)
+
+
+def usual_rank(documents: int) -> int:
+    """Return first_rank for a number of documents: 1% of them, at least 5 and at most 100, as in the BSC paper."""
+    return min(100, max(5, documents // 100))
 
 
 def _linked(section: str, names: Iterable[str]) -> dict[str, Any] | None:
