@@ -14,7 +14,7 @@ from bsc_core.data.decisions import applied_sentence, decisions_sentence
 from bsc_core.data.generation.negatives import row_negatives
 from bsc_core.data.load import load_evaluation_splits
 from bsc_core.data.read_report import rejected_rows
-from bsc_core.encoders import embed, load_encoder, loading_message, tokenize
+from bsc_core.encoders import build_encoder, embed, load_encoder, tokenize
 from bsc_core.encoders.compiled import compile_encoder
 from bsc_core.encoders.layers import freeze_layers, load_initial_encoder
 from bsc_core.encoders.lora import add_lora, check_lora, load_lora_state
@@ -80,7 +80,9 @@ def run_experiment(config: RunConfig, run: Run, callbacks: Sequence[Callback] = 
         seed_everything(config.training.seed)
         data = load_training_data(with_copied_decisions(config, run, distributed), log.say, log.encoding)
         resume = load_resume_state(run, config, data)  # None for a fresh run
-        log.say(loading_message(config.encoder))
+        with log.timed("build"):
+            build_encoder(config.encoder.name, log.say)
+        log.say("Loading the encoder")
         model = load_model(config, run.store, resume)
         merge = load_merge(config, model, run.store, resume)
         loss = init_loss(config, model, resume, log.say)

@@ -24,7 +24,7 @@ from bsc_core.runs import Run, RunStore
 from bsc_core.training.callbacks import OnStep
 from bsc_core.training.checkpoint import checkpoints
 from bsc_core.training.data import select_training_rows
-from bsc_core.training.estimate import estimate
+from bsc_core.training.estimate import estimate, measured_speed
 from tests.helpers.configs import with_changes
 
 
@@ -207,6 +207,17 @@ def test_a_stop_requested_at_the_last_step_leaves_the_run_done(small_config, tmp
         small_config, run, callbacks=[OnStep(lambda report: run.request_stop() if report.last else None)]
     )
     assert result["state"] == "done"
+
+
+def test_the_time_of_building_an_encoder_is_not_part_of_an_estimate(small_config, tmp_path):
+    run, data = RunStore(tmp_path).create(small_config), load_data(small_config.data)
+    seconds = {"total": 700.0, "train": 20.0, "encode": 30.0}
+    summary = {"pairs": len(data.train), "texts_encoded": len(data.texts)}
+    startup = [
+        measured_speed({**summary, "seconds": seconds | built}, data, run)["startup_seconds"]
+        for built in ({}, {"build": 600.0})
+    ]
+    assert startup == [650, 50]
 
 
 def test_an_estimate_passes_over_runs_that_it_cannot_read(small_config, tmp_path):

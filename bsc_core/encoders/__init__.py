@@ -9,14 +9,14 @@ if TYPE_CHECKING:
     from bsc_core.encoders.embedding_cache import cached_vectors, embed, embed_initial, get_or_compute, store_vectors
     from bsc_core.encoders.encoding import encode, eval_mode
     from bsc_core.encoders.pretrained import model_card, save_model
-    from bsc_core.encoders.registry import ENCODERS, check_encoder, encoder_folder, load_encoder, loading_message
+    from bsc_core.encoders.registry import ENCODERS, build_encoder, check_encoder, encoder_folder, load_encoder
     from bsc_core.encoders.tokens import TokenTable, micro_batches, tokenize
 
 _NAMES = {
     "embedding_cache": ("cached_vectors", "embed", "embed_initial", "get_or_compute", "store_vectors"),
     "encoding": ("encode", "eval_mode"),
     "pretrained": ("model_card", "save_model"),
-    "registry": ("ENCODERS", "check_encoder", "encoder_folder", "load_encoder", "loading_message"),
+    "registry": ("ENCODERS", "build_encoder", "check_encoder", "encoder_folder", "load_encoder"),
     "tokens": ("TokenTable", "micro_batches", "tokenize"),
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
@@ -24,6 +24,7 @@ _MODULES = {name: module for module, names in _NAMES.items() for name in names}
 __all__ = [
     "ENCODERS",
     "TokenTable",
+    "build_encoder",
     "cached_vectors",
     "check_encoder",
     "embed",
@@ -33,7 +34,6 @@ __all__ = [
     "eval_mode",
     "get_or_compute",
     "load_encoder",
-    "loading_message",
     "micro_batches",
     "model_card",
     "save_model",

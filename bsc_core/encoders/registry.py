@@ -59,11 +59,15 @@ def check_encoder(name: str) -> None:
         check_folder(encoder_folder(name))
 
 
-def loading_message(config: EncoderConfig) -> str:
-    """Return the log line before an encoder is loaded."""
-    if config.name == "static" and not is_distilled():
-        return "Building the static encoder from the bundled one, once on each machine"
-    return "Loading the encoder"
+def build_encoder(name: str, say: Callable[[str], object]) -> None:
+    """Build the static encoder if it is not in the cache yet; other encoders need not be built.
+
+    Raises:
+        ModelError: As `static_folder`.
+    """
+    if name == "static" and not is_distilled():
+        say("Building the static encoder from the bundled one, once on each machine")
+        static_folder()
 
 
 def load_encoder(config: EncoderConfig) -> SentenceTransformer:

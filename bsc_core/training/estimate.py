@@ -50,7 +50,7 @@ def measured_speed(summary: dict[str, Any], data: DatasetSplits, run: Run) -> di
     return {
         "train_characters_per_second": trained / training if training else None,
         "encode_characters_per_second": encoded / encoding if encoding else None,
-        "startup_seconds": max(0.0, seconds["total"] - training - encoding),
+        "startup_seconds": max(0.0, seconds["total"] - training - encoding - seconds.get("build", 0.0)),
         "disk_bytes": folder_bytes(run.folder),
         "checkpoints": len(saved),
         "checkpoint_bytes": folder_bytes(saved[-1]) if saved else None,

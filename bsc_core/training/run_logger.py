@@ -70,7 +70,7 @@ class RunLogger(Callback):
 
     @contextmanager
     def timed(self, part: str) -> Iterator[None]:
-        """Add the time of the block to a part of the run: encode, plan or checkpoint."""
+        """Add the time of the block to a part of the run: build, encode, plan or checkpoint."""
         started = time.perf_counter()
         yield
         self._last[part] = time.perf_counter() - started

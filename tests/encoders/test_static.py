@@ -8,7 +8,7 @@ from scipy.stats import spearmanr
 
 from bsc_core.config import EncoderConfig
 from bsc_core.data import read_pairs
-from bsc_core.encoders import encode, load_encoder, loading_message, static, tokenize
+from bsc_core.encoders import build_encoder, encode, load_encoder, static, tokenize
 from bsc_core.encoders.static import check_quality, inverse_frequency, principal_axes
 from bsc_core.errors import ModelError
 
@@ -55,9 +55,11 @@ def test_it_is_distilled_once(tmp_path, monkeypatch, tiny_static):
     calls = []
     monkeypatch.setattr(static, "distil", lambda: calls.append(1) or tiny_static)
     monkeypatch.setattr(static, "check_quality", lambda model: None)
-    assert "once on each machine" in loading_message(EncoderConfig(name="static"))
+    messages = []
+    for name in ("bundled", "static", "static"):
+        build_encoder(name, messages.append)
+    assert messages == ["Building the static encoder from the bundled one, once on each machine"]
     folder = static.static_folder()
     assert static.static_folder() == folder
     assert len(calls) == 1
-    assert loading_message(EncoderConfig(name="static")) == "Loading the encoder"
     assert (folder / "model.safetensors").is_file()
