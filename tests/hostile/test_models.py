@@ -79,6 +79,10 @@ def edit_json(name: str, **values: object) -> Change:
     return change
 
 
+def many_tokens(number: int) -> list[str]:
+    return [f"<{one}>" for one in range(number)]
+
+
 def module(**values: object) -> Change:
     """Change the first module in modules.json."""
 
@@ -375,7 +379,27 @@ CASES: dict[str, tuple[Change, str]] = {
     "special tokens list": (write("special_tokens_map.json", "[]"), "not a JSON object"),
     "added tokens": (
         write("added_tokens.json", '{"a": "/x"}'),
-        "not an object of at most 100,000 tokens and their numbers",
+        "not an object of at most 30,000 tokens and their numbers",
+    ),
+    "many special tokens": (
+        edit_json("tokenizer_config.json", extra_special_tokens=many_tokens(1_500)),
+        "added tokens take too long to load",
+    ),
+    "many special and added tokens": (
+        edit_json(
+            "tokenizer_config.json",
+            additional_special_tokens=many_tokens(200),
+            added_tokens_decoder=dict(enumerate(many_tokens(10_000))),
+        ),
+        "205 special tokens and 10,005 added tokens take too long",
+    ),
+    "number of a token": (
+        edit_json("tokenizer_config.json", added_tokens_decoder={"2000000000": "a"}),
+        "added_tokens_decoder may name files outside of the model's folder, or is not of the usual form",
+    ),
+    "many added tokens": (
+        edit_json("tokenizer.json", added_tokens=[{"content": one} for one in many_tokens(31_000)]),
+        "31,000 added tokens, more than 30,000",
     ),
     "spm file": (edit_json("tokenizer_config.json", spm_file="/x"), "spm_file may name files outside"),
     "gguf file": (edit_json("tokenizer_config.json", gguf_file="/x"), "gguf_file may name files outside"),

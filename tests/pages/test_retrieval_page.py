@@ -194,7 +194,7 @@ def test_a_typed_query_is_encoded_with_both_models(finished: Run) -> None:
     assert not app.exception
     assert "its relevant documents are unknown" in page_text(app)
     assert re.search(r"not among the \d+ dev queries of the dataset", page_text(app))
-    assert "The metrics are those of the dev queries only." in page_text(app)
+    assert "; the metrics are those of the dev queries only." in page_text(app)
     shares = r"average [0-9.]+% of the words of the query, those of the right list [0-9.]+%"
     assert re.search(shares, page_text(app))
 

@@ -26,7 +26,7 @@ from pages.ui.components import data_cache, display, run_data
 from pages.ui.data import uploads
 from pages.ui.retrieval import custom_queries, errors
 from pages.ui.retrieval import search as search_ui
-from tests.helpers.pages import page_text, prepare_page
+from tests.helpers.pages import open_page, page_text, prepare_page
 
 
 def searched(run: Run, split: str = "dev", **parts: object) -> search_ui.Search:
@@ -167,7 +167,7 @@ def test_the_same_query_is_searched_once(finished: Run, passes: list[int]) -> No
     assert not app.exception
     assert passes == []
     app.text_input(key="retrieval.query").set_value("rain at the garden door").run()
-    documents = len(searched(finished).task.corpus)
+    documents = len(searched(finished).documents)
     assert passes == [documents, documents]
 
 
@@ -175,11 +175,12 @@ def test_user_queries_are_searched_again_for_other_documents(finished: Run) -> N
     queries = parse_queries("soup of the day\na rose in the garden")
     data = run_data.load_splits(finished)
     few = data.dev.take(data.dev.document == data.dev.document[0])
-    for search in (searched(finished), searched(finished, "test", test=data.train), searched(finished, dev=few)):
+    one_split = {"train": few, "dev": few}
+    for search in (searched(finished), searched(finished, "test", test=data.train), searched(finished, **one_split)):
         answers = custom_queries.answer_queries(search, queries)
         first = [
             top_k(
-                run_data.encode_queries(model, list(queries.texts)), np.asarray(model.vectors())[search.task.corpus], 10
+                run_data.encode_queries(model, list(queries.texts)), np.asarray(model.vectors())[search.documents], 10
             )[0]
             for model in search.models
         ]
@@ -211,7 +212,8 @@ def test_two_splits_of_the_same_rows_stay_two_searches(finished: Run) -> None:
 
 def test_a_small_corpus_is_shared_completely(finished: Run) -> None:
     dev = run_data.load_splits(finished).dev
-    search = searched(finished, dev=dev.take(np.isin(dev.document, np.unique(dev.document)[:3])))
+    few = dev.take(np.isin(dev.document, np.unique(dev.document)[:3]))
+    search = searched(finished, train=few, dev=few)
     queries = parse_queries("soup\nbread")
     lines = custom_queries.answer_rows(search, queries, custom_queries.answer_queries(search, queries))
     assert [line["Shared"] for line in lines] == ["3 of 3", "3 of 3"]
@@ -229,6 +231,25 @@ def test_relevant_documents_missing_from_the_corpus_are_reported(finished: Run) 
         captions = [caption.value for caption in app.caption if "not in the corpus" in caption.value]
         assert len(captions) == bool(message)
         assert all(caption.startswith(message) for caption in captions)
+
+
+def test_a_typed_query_finds_documents_of_all_splits_and_one_of_the_data_those_of_its_metrics(finished: Run) -> None:
+    search = searched(finished)
+    assert search.data.corpus is None
+    others = np.setdiff1d(search.data.train.document, search.task.corpus)
+    text = search.text(others[0])
+    typed = search_ui.answer(search, text)
+    assert [typed.left[0].text, typed.right[0].text] == [text, text]
+    queries = parse_queries(text)
+    answers = custom_queries.answer_queries(search, queries)
+    assert custom_queries.answer_rows(search, queries, answers)[0]["Top document, left"] == text
+    known = search_ui.answer(search, search.text(search.task.query[0]))
+    assert {hit.text for hit in known.left} <= {search.text(one) for one in search.task.corpus}
+    app = open_page("retrieval", run=finished.id)
+    app.text_input(key="retrieval.query").set_value(text).run()
+    assert f"It searches all {len(search.documents)} documents of the dataset" in page_text(app)
+    app.text_input(key="retrieval.query").set_value(search.text(search.task.query[0])).run()
+    assert f"The {len(search.task.corpus)} documents of dev are searched, as for the metrics." in page_text(app)
 
 
 def test_a_list_has_the_ranks_the_cosines_and_the_start_of_long_texts() -> None:

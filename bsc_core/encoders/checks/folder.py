@@ -15,7 +15,7 @@ from typing import Any
 
 import psutil
 
-from bsc_core.encoders.checks.tokenizer import MAX_ADDED, tokenizer_problem
+from bsc_core.encoders.checks.tokenizer import MAX_ADDED, MAX_ADDED_TOKENS, tokenizer_problem
 from bsc_core.errors import ModelError
 from bsc_core.files import MAX_LARGE_DOCUMENT_BYTES, check_regular, check_safetensors, error_reason, read_regular
 from bsc_core.paths import check_path
@@ -53,7 +53,9 @@ MAX_POSITIONS = 2**18  # rotary positions need no weights, so the weights do not
 SNAPSHOTS = "snapshots"  # folder in the cache of the Hub whose files are links to those of the same model
 MAX_DIMENSION = 2**40
 MAX_SETTING, MAX_LENGTH, MAX_VALUES = 4096, 1000, 10_000
-MAX_TOKEN_SETTINGS, MAX_SPECIAL_TOKENS, MAX_ADDED_TOKENS = 100, 5_000, 100_000
+MAX_TOKEN_SETTINGS, MAX_SPECIAL_TOKENS = 100, 5_000
+MAX_COMPARED_TOKENS = 2_000_000  # special tokens times all tokens, which transformers compares with each other
+FEW_SPECIAL_TOKENS = 30  # with which the vocabulary is not read again
 MAX_TENSORS, MAX_FILES = 20_000, 10_000
 MAX_TOKENIZER_BYTES, MAX_TOKENIZER_LISTS = 40 * 2**20, 1_500_000  # 600,000 merges are as many lists
 MAX_TOKENIZER_NAMES, MAX_TOKENIZER_TEXTS = 1_000_000, 2_000_000  # 260,000 pieces are as many names
@@ -153,6 +155,7 @@ def check_folder(folder: Path) -> None:
     for pattern, check in FILE_CHECKS.items():
         for path in folder.rglob(pattern):
             check(path)
+    _check_token_counts(folder)
     largest = 0  # of the dimensions of the weights so far
     for kind, part in _modules(folder):
         if kind in WITH_WEIGHTS and not (part / WEIGHTS).is_file():
@@ -301,7 +304,8 @@ def _is_tokenizer_setting(name: str, value: Any) -> bool:
     if name in TOKENIZER_FILES or re.search(r"_(file|path|dir)s?$", name):
         return False
     if name == "added_tokens_decoder":
-        return isinstance(value, dict) and _are_few(value.values()) and all(map(_is_token, value.values()))
+        are_numbers = isinstance(value, dict) and all(re.fullmatch(r"\d{1,7}", number) for number in value)
+        return are_numbers and _are_few(value.values()) and all(map(_is_token, value.values()))
     if name == "chat_template":  # several, with names
         return isinstance(value, list) and all(isinstance(part, dict) and _are_texts(part.values()) for part in value)
     if name == "sp_model_kwargs":
@@ -328,6 +332,23 @@ def _check_tokens(settings: dict[str, Any], path: Path) -> None:
     if number > MAX_TOKEN_SETTINGS:
         raise ModelError(
             f"{path}: has {number:,} settings of special tokens, and at most {MAX_TOKEN_SETTINGS} are supported"
+        )
+
+
+def _check_token_counts(folder: Path) -> None:
+    """Check that a folder has not many special tokens together with many added tokens, which need long to load."""
+    names = ("tokenizer_config.json", "special_tokens_map.json")
+    settings = [object_of(path) for name in names for path in folder.rglob(name)]
+    special = sum(len(one.get(name) or ()) for one in settings for name in SPECIAL_TOKENS)
+    special += sum(TOKEN_NAME.fullmatch(name) is not None for one in settings for name in one)
+    if special <= FEW_SPECIAL_TOKENS:
+        return
+    added = sum(len(one.get("added_tokens_decoder") or ()) for one in settings)
+    added += sum(len(object_of(path)) for path in folder.rglob("added_tokens.json"))
+    added += sum(len(object_of(path).get("added_tokens") or ()) for path in folder.rglob("tokenizer.json"))
+    if special * (special + added) > MAX_COMPARED_TOKENS:
+        raise ModelError(
+            f"{folder}: {special:,} special tokens and {added:,} added tokens take too long to load; remove some"
         )
 
 

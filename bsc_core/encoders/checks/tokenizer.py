@@ -17,6 +17,7 @@ MAX_PREFIX = 16  # characters that all steps put before a text, a word or the pa
 MAX_PIECE = 64  # characters of a piece of a unigram model, which compares all pieces at each position
 MAX_VOCABULARY = 2_500_000  # characters of all pieces, each of which needs 300 bytes
 MAX_TOKEN, MAX_ADDED = 1_000, 1_000_000  # characters of an added token, and of all of them
+MAX_ADDED_TOKENS = 30_000
 MAX_WORD = 200  # characters of a word that is divided into pieces, in time that grows with its square or more
 MAX_MAPPED = 64  # bytes that stand for one character
 MAX_IDS = 8  # ids of a special token
@@ -75,6 +76,8 @@ def tokenizer_problem(tokenizer: dict[str, Any]) -> str | None:
     lengths = [len(str(token.get("content") or "")) for token in tokenizer.get("added_tokens") or ()]
     if max(lengths, default=0) > MAX_TOKEN or sum(lengths) > MAX_ADDED:
         return f"added tokens of more than {MAX_TOKEN} characters, or {MAX_ADDED:,} together"
+    if len(lengths) > MAX_ADDED_TOKENS:
+        return f"{len(lengths):,} added tokens, more than {MAX_ADDED_TOKENS:,}"
     model = tokenizer["model"]
     vocabulary = model.get("vocab") or ()
     pieces = [len(piece[0]) for piece in vocabulary] if isinstance(vocabulary, list) else []

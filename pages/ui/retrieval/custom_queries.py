@@ -15,7 +15,7 @@ from bsc_core.neighbors import TextRows, top_k
 from pages.ui.components import display, run_data, turns, url, users
 from pages.ui.data import uploads
 from pages.ui.retrieval import errors, metric_cards
-from pages.ui.retrieval.search import CACHE_KEY, LINES, MAX_IN_URL, TOP, Search, rank_text
+from pages.ui.retrieval.search import CACHE_KEY, LINES, MAX_IN_URL, TOP, Search, rank_text, searched_documents
 
 STUDENT_CHARACTERS = 20_000  # of pasted queries
 SUFFIXES = ["csv", "tsv", "jsonl", "txt", "gz", "parquet"]
@@ -105,12 +105,12 @@ QUERIES_KEY = {QuerySet: lambda queries: (queries.texts, queries.gold)}
 @st.cache_resource(max_entries=8, show_spinner="Searching with both models …", hash_funcs=CACHE_KEY | QUERIES_KEY)
 def answer_queries(search: Search, queries: QuerySet) -> Answers:
     """Answer the queries with both models, cached across sessions."""
-    documents = [TextRows(vectors, search.task.corpus) for vectors in search.vectors]
+    documents = [TextRows(vectors, search.documents) for vectors in search.vectors]
     encoded = [run_data.encode_queries(model, list(queries.texts)) for model in search.models]
     known = np.flatnonzero([bool(one) for one in queries.gold])
     with turns.turn(draw=False):
         tops = [top_k(vectors, corpus, TOP)[0] for vectors, corpus in zip(encoded, documents, strict=True)]
-        task = adhoc_task([queries.gold[row] for row in known], [search.text(text) for text in search.task.corpus])
+        task = adhoc_task([queries.gold[row] for row in known], [search.text(text) for text in search.documents])
         results = [rank(vectors[known], corpus, task) for vectors, corpus in zip(encoded, documents, strict=True)]
     ranks = np.zeros((2, len(queries.texts)), dtype=np.int32)
     ranks[:, known] = [result.first_rank for result in results]
@@ -131,7 +131,7 @@ def _draw_summary(search: Search, queries: QuerySet, answers: Answers) -> None:
         f"{formatting.percent(float(answers.shared.mean()))} of their first {answers.listed} documents are the same."
     )
     total = formatting.plural(len(queries), "query", "queries")
-    st.caption(f"{total}; {known}.{'' if search.single else both}")
+    st.caption(f"{total}; {known}. Searched: {searched_documents(search)}.{'' if search.single else both}")
     if answers.missing:
         missing = formatting.plural(answers.missing, "relevant document is", "relevant documents are")
         st.caption(f"{missing} not in the corpus and counted as not retrieved.")
@@ -144,7 +144,7 @@ def answer_rows(search: Search, queries: QuerySet, answers: Answers) -> list[dic
     """Return a table row per query: top documents, overlap, and ranks of the relevant document."""
     rows = []
     for number, query in enumerate(queries.texts):
-        first = [search.text(search.task.corpus[position]) for position in answers.first[:, number]]
+        first = [search.text(search.documents[position]) for position in answers.first[:, number]]
         row = {"Query": query, "Top document, left": first[0], "Top document, right": first[1]}
         row["Shared"] = f"{answers.shared[number] * answers.listed:.0f} of {answers.listed}"
         if queries.with_gold:

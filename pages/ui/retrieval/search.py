@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from bsc_core.evaluation.retrieval.adhoc_queries import Answer, compare_answers
 from bsc_core.figures.evaluation import ranks
 from bsc_core.neighbors import TextRows
 from bsc_core.runs import Run
+from bsc_core.types import Ids
 from pages.ui.components import data_cache, display, page_layout, run_data, turns, url
 
 TOP, TOP_OF_EXAMPLE = 10, 4
@@ -85,7 +87,15 @@ class Search:
     def cache_key(self) -> tuple[str, ...]:
         """Key that changes with the models, the queries or the documents."""
         corpus = "" if self.data.corpus is None else self.data.corpus.digest
-        return (*self.stamps, self.split, self.dataset.digest, corpus)
+        return (*self.stamps, self.split, *(part.digest for part in self.data.splits.values()), corpus)
+
+    @cached_property
+    def documents(self) -> Ids:
+        """Text ids that a query outside the split searches: the corpus, or without one all documents of all splits."""
+        if self.data.corpus is not None:
+            return self.task.corpus
+        columns = [column for part in self.data.splits.values() for column in part.text_columns[1:]]
+        return np.unique(np.concatenate(columns))
 
     def text(self, text_id: int) -> str:
         """Return a text by its id."""
@@ -101,7 +111,7 @@ class Results:
 
     left: list[ranks.Hit]
     right: list[ranks.Hit]
-    relevant: frozenset[int]  # corpus positions
+    relevant: frozenset[int]  # positions in the searched documents
     queries: int  # number of queries in the data with this text
     first_ranks: tuple[int, ...] = ()  # of the first relevant document for each model; 0 if there is none
     missing: str = ""  # text of a relevant document, if no list contains one
@@ -278,12 +288,24 @@ def draw_results(search: Search, query: str) -> None:
             else f"is not among the {queries} of the dataset, so its relevant documents are unknown."
         )
         st.container(border=True).markdown(
-            f":material/info: This query {about} The metrics are those of the {search.split} queries only."
+            f":material/info: This query {about} It searches {searched_documents(search)}; the metrics are those of "
+            f"the {search.split} queries only."
         )
     if not search.single and (note := words_note(search, query, answer(search, query, None))):
         st.caption(note)
     results = _draw_query(search, query, "answers", TOP)
-    st.caption(display.escaped(_summary(results, single=search.single)))
+    summary = _summary(results, single=search.single)
+    if results.queries and search.data.corpus is None:
+        documents = formatting.plural(len(search.task.corpus), "document")
+        summary += f" The {documents} of {search.split} are searched, as for the metrics."
+    st.caption(display.escaped(summary))
+
+
+def searched_documents(search: Search) -> str:
+    """Return which documents a query outside the split searches: `all 1,234 documents of the dataset`."""
+    if search.data.corpus is not None:
+        return f"the {formatting.plural(len(search.documents), 'document')} of the corpus"
+    return f"all {formatting.plural(len(search.documents), 'document')} of the dataset"
 
 
 def words_note(search: Search, query: str, results: Results) -> str:
@@ -464,6 +486,8 @@ def answer(search: Search, query: str, position: int | None = None) -> Results:
         search: The search.
         query: Text of a query of the data, or a typed one.
         position: Position of the query in the task; None for every query with this text.
+
+    Queries of the split search the documents that the metrics are about, others `search.documents`.
     """
     task = search.task
     positions = query_positions(search, query) if position is None else [position]
@@ -472,10 +496,12 @@ def answer(search: Search, query: str, position: int | None = None) -> Results:
     else:
         left, right = (run_data.encode_queries(model, [query])[0] for model in search.models)
     vectors = np.asarray(left), np.asarray(right)
-    corpora = TextRows(search.vectors[0], task.corpus), TextRows(search.vectors[1], task.corpus)
+    documents = task.corpus if positions else search.documents
+    corpora = TextRows(search.vectors[0], documents), TextRows(search.vectors[1], documents)
     relevant = frozenset(document for one in positions for document in task.relevant(one).tolist())
     with turns.turn(draw=False):
-        left_hits, right_hits = (_hits(search, one, relevant) for one in compare_answers(vectors, corpora, top=TOP))
+        answers = compare_answers(vectors, corpora, top=TOP)
+    left_hits, right_hits = (_hits(search, documents, one, relevant) for one in answers)
     found = any(hit.gold for hit in (*left_hits, *right_hits))
     missing = "" if found or not relevant else search.text(task.corpus[min(relevant)])
     ranks_of = ([int(one.first_rank[position]) for position in positions] for one in search.results)
@@ -506,10 +532,10 @@ def _case_folded(text: str) -> str:
     return _single_spaced(text).casefold()
 
 
-def _hits(search: Search, answer: Answer, relevant: frozenset[int]) -> list[ranks.Hit]:
+def _hits(search: Search, documents: Ids, answer: Answer, relevant: frozenset[int]) -> list[ranks.Hit]:
     lines = zip(answer.positions.tolist(), answer.cosines.tolist(), answer.other_ranks.tolist(), strict=True)
     return [
-        ranks.Hit(position, search.text(search.task.corpus[position]), score, position in relevant, other_rank)
+        ranks.Hit(position, search.text(documents[position]), score, position in relevant, other_rank)
         for position, score, other_rank in lines
     ]
 
