@@ -381,7 +381,11 @@ CASES: dict[str, tuple[Change, str]] = {
         write("added_tokens.json", '{"a": "/x"}'),
         "not an object of at most 30,000 tokens and their numbers",
     ),
-    "many special tokens": (
+    "many additional tokens": (
+        edit_json("tokenizer_config.json", tokenizer_class="T5Tokenizer", extra_ids=1_000_000),
+        "extra_ids may name files outside of the model's folder, or is not of the usual form",
+    ),
+    "long list of special tokens": (
         edit_json("tokenizer_config.json", extra_special_tokens=many_tokens(1_500)),
         "added tokens take too long to load",
     ),
@@ -857,7 +861,7 @@ CHARACTER_MAP = base64.b64encode(b"\4\0\0\0" + bytes(4) + b"b" * 1000 + b"\0").d
         ("pre_tokenizer", {"type": "Metaspace", "replacement": "a" * 1000}, "a long prefix"),
         ("post_processor", {"type": "TemplateProcessing", "special_tokens": {"[CLS]": {"ids": [1] * 9}}}, "many ids"),
         ("model", {"type": "Unigram", "vocab": [["a" * 65, 0.0]]}, "pieces of more than 64 characters"),
-        ("model", {"max_input_chars_per_word": 10**9}, "words of more than 200 characters"),
+        ("model", {"max_input_chars_per_word": 10**9}, "words of more than 100 characters"),
     ],
 )
 def test_a_tokenizer_that_needs_much_memory_is_refused(

@@ -14,11 +14,12 @@ from typing import Any
 MAX_STEPS = 50
 MAX_GROWTH = 4  # times that all replacements can make a text longer
 MAX_PREFIX = 16  # characters that all steps put before a text, a word or the part between two added tokens
+MAX_MARK = 4  # characters that mark the parts of a word, as in ##ing
 MAX_PIECE = 64  # characters of a piece of a unigram model, which compares all pieces at each position
 MAX_VOCABULARY = 2_500_000  # characters of all pieces, each of which needs 300 bytes
 MAX_TOKEN, MAX_ADDED = 1_000, 1_000_000  # characters of an added token, and of all of them
 MAX_ADDED_TOKENS = 30_000
-MAX_WORD = 200  # characters of a word that is divided into pieces, in time that grows with its square or more
+MAX_WORD = 100  # characters of a word that is divided into pieces, in time that grows with its square or more
 MAX_MAPPED = 64  # bytes that stand for one character
 MAX_IDS = 8  # ids of a special token
 MAX_REPEATED = {"ByteLevel": 2, "Metaspace": 2, "Precompiled": 1, "BertNormalizer": 1}  # steps that lengthen a text
@@ -83,9 +84,7 @@ def tokenizer_problem(tokenizer: dict[str, Any]) -> str | None:
     pieces = [len(piece[0]) for piece in vocabulary] if isinstance(vocabulary, list) else []
     if max(pieces, default=0) > MAX_PIECE or sum(pieces) > MAX_VOCABULARY:
         return f"pieces of more than {MAX_PIECE} characters, or {MAX_VOCABULARY:,} together"
-    if any(
-        len(str(model.get(name) or "")) > MAX_PREFIX for name in ("continuing_subword_prefix", "end_of_word_suffix")
-    ):
+    if any(len(str(model.get(name) or "")) > MAX_MARK for name in ("continuing_subword_prefix", "end_of_word_suffix")):
         return "a long prefix or suffix of the parts of words"
     word = model.get("max_input_chars_per_word", 100)
     return None if isinstance(word, int) and word <= MAX_WORD else f"words of more than {MAX_WORD} characters"

@@ -87,7 +87,7 @@ def _start(config: RunConfig) -> None:
     folder = preflight_folder(config)
     cancel()
     background_task.remove_oldest(folder.parent, f"*/{background_task.REQUEST}", MAX_FOLDERS - 1)
-    background_task.reset(folder)
+    background_task.reset_failed(folder)
     request = {"config": config.model_dump(mode="json"), "runs": str(data_cache.run_store().root)}
     variables = worker_environment(config.training.threads)
     background_task.start(folder, "bsc_core.preflight.task", request, variables, user=users.task_user())
