@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 VECTORS = "lab.npz"
 GUIDE, GUIDED = "static", "guide/"
-"""Encoder that judges with the mask `guide`, and the prefix of the names of its vectors."""
+"""Guide model of the mask `guide`, and the prefix of the names of its vectors."""
 
 
 @dataclass(frozen=True)
