@@ -181,7 +181,7 @@ def test_a_fault_is_named_first(diagnosed: Callable[..., Diagnosis], code: str) 
 
 
 def near_misses(encode: Vectors) -> Vectors:
-    """Vectors that are equal for a query and its near miss."""
+    """Vectors that are equal for a query and its hard negative."""
     return lambda texts: encode([text.replace("near", "query").replace("miss", "of many") for text in texts])
 
 
