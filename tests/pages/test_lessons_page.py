@@ -237,3 +237,7 @@ def test_the_loss_lab_opens_with_the_values_of_the_lesson(
     monkeypatch.setattr(lessons_ui.st, "query_params", chosen)
     assert lessons_ui._chosen(LESSONS[slug]) == expected
     LabSettings.from_query({name: str(value) for name, value in (LESSONS[slug].link | expected).items()})
+
+
+def test_underscores_are_escaped_outside_of_code() -> None:
+    assert lessons_ui._escaped("`l2_columns` and a_b") == "`l2_columns` and a\\_b"
