@@ -68,20 +68,21 @@ other. The last column names the equivalent in sentence-transformers.
 
 | setting | effect | equivalent |
 | --- | --- | --- |
-| `mask` | Removes documents that a judge (see below) scores above the positive minus `mask_margin`. | `GISTEmbedLoss` |
+| `mask` | Excludes documents whose similarity exceeds that of the positive minus `mask_margin`. | `GISTEmbedLoss` |
 | `directions` | Selects the similarities in the denominator. | `MultipleNegativesRankingLoss(directions=)` |
 | `hardness` | Adds `hardness_strength` times the cosine to the logits of negatives. | same loss, `hardness_mode=` |
 | `decoupled` | Excludes the positive from the denominator. | |
 | `debiased_prior` | Subtracts the expected share of false negatives from the sum over the negatives. | |
 
-- A pair labeled negative is never removed by a mask. Pairs with the decision `positive` or `drop` (see
-  `docs/batching.md`) are always removed. If a document of another row is labeled positive for the query, every mask
-  removes it.
-- If all negatives of a row are removed, its loss is 0. Each step logs `masked_negatives` (mean number of removed
-  negatives per query) and `rows_without_negatives`. If this is a tenth of the rows or more, the diagnosis of the run
-  says so.
-- The judge is the trained model itself (`mask = "self"`) or a guide encoder (`mask = "guide"`), whose vectors are
-  computed once per text and cached. A document is removed only if its similarity exceeds the limit by more than 1e-6.
+- A pair labeled negative is never excluded by a mask. Cells with the decision `positive` or `drop` (see
+  `docs/batching.md`) are always excluded from the denominator. With a mask, so is a document that another row labels
+  positive for the query.
+- If all negatives of a row are excluded, its loss is 0. Each step logs `masked_negatives` (mean number of excluded
+  negatives per query) and `rows_without_negatives`. If at least 10% of the rows have no negatives, the diagnosis of the
+  run reports it.
+- The similarities of the mask are those of the trained model (`mask = "self"`) or of a guide model (`mask = "guide"`),
+  whose vectors are computed once per text and cached. A document is excluded only if its similarity exceeds the limit
+  by more than 1e-6.
 - The term that `hardness` adds has no gradient.
 - `matryoshka_dims` computes the loss on truncated embeddings, as `MatryoshkaLoss` does. It works with every loss that
   has no classifier.

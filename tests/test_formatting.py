@@ -38,7 +38,7 @@ def test_config_keys_are_written_as_words() -> None:
     names = {
         **{"training.learning_rate": "Learning rate", "loss.name": "Loss", "encoder.name": "Encoder"},
         **{"batching.metric": "Batching metric", "evaluation.metric": "Best model by", "loss.margin": "Margin"},
-        **{"data.threshold": "Positive if label exceeds", "loss.bsc.mask_guide": "Guide encoder"},
+        **{"data.threshold": "Positive if label exceeds", "loss.bsc.mask_guide": "Guide model"},
         **{
             "data.negatives.count": "Negatives",
             "encoder.lora.rank": "Rank",

@@ -80,18 +80,17 @@ class InBatchSection(SoftmaxOverBatch):
     """Fields shared by the losses whose negatives are the other pairs of the batch."""
 
     mask: Literal["none", "self", "guide"] = Field("none", title="False-negative mask")
-    """Remove likely false negatives from the denominator: documents whose similarity to the query, computed by a judge,
-    is above that of the positive minus `mask_margin`. The judge is the trained model (self) or the encoder `mask_guide`
-    (guide)."""
+    """Exclude likely false negatives from the denominator: documents whose similarity to the query is above that of the
+    positive minus `mask_margin`. The similarities are those of the trained model (self) or of the guide model
+    `mask_guide` (guide)."""
     mask_margin: float = Field(0.0, ge=-2, le=2)
-    """Margin of the mask; a larger margin removes more documents. -0.1 removes only documents that are clearly closer
+    """Margin of the mask; a larger margin excludes more documents. -0.1 excludes only documents that are clearly closer
     than the positive."""
     mask_margin_kind: Literal["absolute", "relative"] = Field("absolute", title="Kind of mask margin")
-    """absolute: documents above s - margin are removed, where s is the similarity of the positive. relative: documents
+    """absolute: documents above s - margin are excluded, where s is the similarity of the positive. relative: documents
     above s - margin * |s|."""
-    mask_guide: str = Field("bundled", min_length=1, title="Guide encoder")
-    """Encoder that is the judge if `mask = "guide"`: bundled, static, a folder, a hub id or run:RUN. It is not
-    trained."""
+    mask_guide: str = Field("bundled", min_length=1, title="Guide model")
+    """Guide model of `mask = "guide"`: bundled, static, a folder, a hub id or run:RUN. It is not trained."""
     hardness: Literal["none", "in_batch_negatives", "hard_negatives", "all_negatives"] = Field(
         "none", title="Hardness weights"
     )

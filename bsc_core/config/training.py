@@ -72,7 +72,7 @@ class TrainingConfig(Section):
     early_stopping_general_loss: float | None = Field(None, gt=0, le=1, title="Tolerated decrease of the general score")
     """Maximum decrease (absolute) of the general score since before training. If it decreases more, training stops,
     and the model of that epoch is not saved, unless it is the first epoch; none: off. Needs evaluation.general."""
-    merge_with_start: float | None = Field(None, gt=0, le=1, title="Merge with the start")
+    merge_with_start: float | None = Field(None, gt=0, le=1, title="Merge with the initial weights")
     """Weight alpha of the trained weights in the model that is evaluated and saved: (1 - alpha) * start + alpha *
     trained, where start are the weights before training (WiSE-FT, Wortsman et al. 2021). 1 or none: the trained model.
     The lower alpha, the closer the model is to the initial encoder."""

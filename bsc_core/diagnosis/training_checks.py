@@ -121,7 +121,7 @@ def mask(run: RunEvidence) -> Findings:
         yield Finding(
             "mask",
             "info" if run.state == "better" else "error",
-            f"The mask removes all negatives of {percent(mean / size)} of the rows, whose loss is then 0.",
+            f"The mask excludes all negatives of {percent(mean / size)} of the rows, whose loss is then 0.",
             (Evidence("rows without negatives in a batch", mean, f"batches of {size}, below {percent(EMPTY_SHARE)}"),),
             'Set loss.mask_margin lower, or loss.mask = "none".',
             {"loss.mask": "none"},

@@ -39,8 +39,8 @@ class GeneralTask:
 class GeneralSuite:
     """Tasks of the suite.
 
-    - `question_mrr`: 240 questions search their right answer among 838 answers, which include near misses (MRR).
-    - `subject_map`: the same with every answer on the subject of the question as right, near misses too (MAP).
+    - `question_mrr`: 240 questions search their right answer among 838 answers, which include hard negatives (MRR).
+    - `subject_map`: the same with every answer on the subject of the question as relevant, hard negatives too (MAP).
     - `premise_mrr`: 80 entailed hypotheses search their premises (MRR).
     - `general_score`: the mean of these.
     """

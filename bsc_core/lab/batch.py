@@ -61,10 +61,10 @@ class LabBatch:
 
     def plain(self) -> dict[str, Any]:
         """Return the batch as lists, for the browser; `guide` holds the cosines of the guide by direction."""
-        judged = None
+        of_guide = None
         if self.guide is not None:
             queries, documents = (normalize(side, "l2") for side in self.guide)
-            judged = {name: values.tolist() for name, values in products(queries, documents).items()}
+            of_guide = {name: values.tolist() for name, values in products(queries, documents).items()}
         return {
             "queries": self.queries.tolist(),
             "documents": self.documents.tolist(),
@@ -73,7 +73,7 @@ class LabBatch:
             "document_texts": list(self.document_texts),
             "query_ids": self.query_ids.tolist(),
             "document_ids": self.document_ids.tolist(),
-            "guide": judged,
+            "guide": of_guide,
         }
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 VECTORS = "lab.npz"
 GUIDE, GUIDED = "static", "guide/"
-"""Encoder that judges with the mask `guide`, and the prefix of the names of its vectors."""
+"""Guide model of the mask `guide`, and the prefix of the names of its vectors."""
 
 
 @dataclass(frozen=True)
@@ -48,31 +48,31 @@ CONFUSABLE = (759, 739, 355, 718, 236, 359)
 PRESETS: dict[str, BatchPreset] = {
     "confusable": BatchPreset(
         "Questions that are easily confused",
-        "Six questions with similar answers, which the softmax has to distinguish.",
+        "Six queries with similar documents, which the softmax has to distinguish.",
         "pairs.tsv",
         CONFUSABLE,
     ),
     "easy": BatchPreset(
         "Questions about different things",
-        "Six questions on six topics: easy negatives, from which there is little to learn.",
+        "Six queries on six topics: easy negatives, which have small gradients.",
         "pairs.tsv",
         (0, 214, 285, 495, 633, 770),
     ),
     "near_misses": BatchPreset(
-        "Near misses as labeled negatives",
-        "Questions with all their labeled answers: one is right, the others are hard negatives.",
+        "Hard negatives as labeled negatives",
+        "Queries with all their labeled documents: one is relevant, the others are hard negatives.",
         "pairs.tsv",
         (828, 829, 830, 142, 143, 144, 54, 55),
     ),
     "repeats": BatchPreset(
         "Repeated pairs",
-        "Some pairs are in the batch twice, so that a right answer counts as wrong.",
+        "Some pairs are in the batch twice, so that a relevant document counts as a negative.",
         "pairs.tsv",
         (759, 739, 355, 718, 759, 739),
     ),
     "paraphrases": BatchPreset(
-        "Right answers in other words",
-        "Every two questions have the same answer in different words, so that each has a false negative.",
+        "False negatives in other words",
+        "Every two queries have the same answer in different words, so that each has a false negative.",
         "paraphrases.tsv",
         tuple(range(10)),
     ),
@@ -125,8 +125,8 @@ def preset_batch(name: str, folder: Path | None = None) -> LabBatch:
     batch, longer = rows_batch(PRESETS[name].title, dataset, vectors), PRESETS[name].longer
     if longer is not None:
         batch.documents[longer] *= STRETCH
-    judge = _stored(GUIDED + name, folder or sample_data_folder()).astype(np.float64)
-    return replace(batch, guide=(judge[dataset.query], judge[dataset.document]))
+    guide = _stored(GUIDED + name, folder or sample_data_folder()).astype(np.float64)
+    return replace(batch, guide=(guide[dataset.query], guide[dataset.document]))
 
 
 def sample_rows(name: str, folder: Path | None = None) -> tuple[PairDataset, NDArray[np.float32]]:

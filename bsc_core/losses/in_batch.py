@@ -63,18 +63,19 @@ class InBatchLoss(Loss):
       (doc_to_query), the other queries (query_to_query) or the other documents of document i (doc_to_doc). "joint" has
       one sum over all of them, and the positive once for each of the first two; "per_direction" one for each of these.
       Equal to sentence-transformers' MultipleNegativesRankingLoss with the same names.
-    - `mask`: a negative leaves N_i where the judge's cosine g_ij is above the limit g_ii - margin (absolute) or g_ii -
-      margin |g_ii| (relative). The judge is the model ("self") or the guide, whose vectors are `guide_queries`, (B, G),
-      and `guide_documents`, (B + K, G). A cell that a label calls negative stays; one that a label calls positive
-      leaves, whatever the judge says. Equal to sentence-transformers' GISTEmbedLoss (Solatorio, 2024, 2402.16829) with
-      the directions query_to_doc, query_to_query and doc_to_doc. A row that loses all negatives gives 0.
+    - `mask`: a negative is excluded from N_i where the cosine g_ij is above the limit g_ii - margin (absolute) or
+      g_ii - margin |g_ii| (relative). g is of the trained model ("self") or of the guide model, whose vectors are
+      `guide_queries`, (B, G), and `guide_documents`, (B + K, G). A cell that is labeled negative is not excluded; one
+      that is labeled positive is always excluded. Equal to sentence-transformers' GISTEmbedLoss (Solatorio, 2024,
+      2402.16829) with the directions query_to_doc, query_to_query and doc_to_doc. A row that loses all negatives
+      gives 0.
     - `hardness`: h_ij = strength * cos_ij without gradient for the chosen negatives of query i, else 0; only in the
       direction query_to_doc, as in sentence-transformers (Lan et al., 2025, 2503.04812).
     - `decoupled`: e^{z_ii} leaves the denominator (Yeh et al., 2021, 2110.06848).
     - `debiased_prior`: see `bsc_core.losses.kernel.negatives.debiased`.
 
     Terms: one for each direction, or `joint`; with a mask `masked_negatives`, the mean number of negatives that the
-    judge removed from an anchor, and `rows_without_negatives`, the number of anchors that lost all.
+    mask excluded from an anchor, and `rows_without_negatives`, the number of anchors that lost all.
     """
 
     min_pairs = 2

@@ -12,8 +12,10 @@ from playwright.sync_api import Locator, WebSocket, expect
 
 from bsc_core.config import DIRECTIONS
 from bsc_core.lab.lessons import LESSONS
+from bsc_core.lab.lessons.batches import ordered_batch
 from bsc_core.lab.lessons.margins import DISTANCES, active, margin_batch, triplet_loss
-from bsc_core.lab.presets import preset_batch, rows_batch, sample_rows
+from bsc_core.lab.lessons.negatives import logit_gradient
+from bsc_core.lab.presets import preset_batch
 from bsc_core.lab.settings import LabSettings, explain_batch
 from bsc_core.losses.explain import Explanation, explain
 from tests.helpers.waiting import PATIENCE_MS, wait_until
@@ -258,7 +260,7 @@ def test_the_label_of_a_cell_contains_its_marks(visit) -> None:
     assert label(0, 0).endswith("; positive pair")
     assert "; repeated text: false negative" in label(0, 4)
     row, column = np.argwhere(result.row_masked)[0]
-    assert "; removed by the false-negative mask" in label(row, column)
+    assert "; excluded by the false-negative mask" in label(row, column)
 
 
 def test_the_cells_of_queries_and_of_documents_are_shown_if_the_directions_use_them(visit) -> None:
@@ -279,7 +281,7 @@ def test_the_cells_of_queries_and_of_documents_are_shown_if_the_directions_use_t
         assert label.endswith("repeated text: false negative; excluded")
     row, column = np.argwhere(np.triu(result.query_query.masked))[0]
     board.locator(f".panels[data-side=queries] .panel.similarity .cell[data-cell='{row},{column}']").hover()
-    expect(card).to_contain_text("removed by the mask: cosine")
+    expect(card).to_contain_text("excluded by the mask: cosine")
     rectangles = page.locator(".lab").evaluate("lab => lab.picture().querySelectorAll('rect').length")
     assert rectangles == 9 * len(batch) ** 2 + 1
 
@@ -327,12 +329,12 @@ def test_a_row_that_is_labeled_negative_has_no_term_in_the_loss_and_no_false_neg
         expect(visit.page.locator(".marks")).not_to_contain_text("false negative")
         board.locator(".panel.gradient .cell[data-cell='1,1']").hover()
         expect(card).to_contain_text(f"{explanation}; nor has the column" if symmetric == "1" else explanation)
-        board.locator(".panel.gradient .cell[data-cell='1,0']").hover()  # the right answer of the same question
+        board.locator(".panel.gradient .cell[data-cell='1,0']").hover()  # the positive of the same query
         expect(card).to_contain_text("∂L/∂s = ½ · (" if symmetric == "1" else explanation)
     board.get_by_role("button", name="Show the probabilities for each document").click()
     batch = preset_batch("near_misses")
     repeated = (batch.query_ids[:, None] == batch.query_ids) & ~np.eye(len(batch), dtype=bool)
-    expect(copies).to_have_count(int(repeated[:, batch.labels > 0.5].sum()))  # the questions of a right answer
+    expect(copies).to_have_count(int(repeated[:, batch.labels > 0.5].sum()))  # the queries of a positive
     expect(visit.page.locator(".marks")).to_contain_text("repeated text: false negative")
 
 
@@ -358,8 +360,8 @@ def test_a_masked_cell_says_why_it_left_and_a_weighted_one_its_factor(visit) -> 
     masked = board.locator(".panel.similarity .cell.masked")
     expect(masked).to_have_count(int(result.row_masked.sum()))
     board.locator(f".panel.similarity .cell[data-cell='{row},{column}']").hover()
-    expect(card).to_contain_text("removed by the mask: cosine")
-    expect(visit.page.locator(".marks")).to_contain_text("removed by the false-negative mask")
+    expect(card).to_contain_text("excluded by the mask: cosine")
+    expect(visit.page.locator(".marks")).to_contain_text("excluded by the false-negative mask")
     row, column = np.argwhere(result.row_candidates & ~np.eye(len(batch), dtype=bool))[0]
     board.locator(f".panel.similarity .cell[data-cell='{row},{column}']").hover()
     expect(card).to_contain_text(f"hardness weight: × {np.exp(result.bumps[row, column]):.1f}")
@@ -375,9 +377,9 @@ def test_the_mask_of_a_guide_says_what_the_guide_computed_and_needs_an_example_b
     expect(board.locator(".panel.similarity .cell.masked")).to_have_count(int(result.row_masked.sum()))
     board.locator(f".panel.similarity .cell[data-cell='{row},{column}']").hover()
     cosine = batch.plain()["guide"]["query_to_doc"][row][column]
-    expect(card).to_contain_text(f"removed by the mask: cosine of the guide {cosine:.3f}")
+    expect(card).to_contain_text(f"excluded by the mask: cosine of the guide model {cosine:.3f}")
     visit.open("learn", source="circle", mask="guide")
-    expect(visit.page.get_by_text("Only the example batches have vectors of a guide")).to_be_visible()
+    expect(visit.page.get_by_text("Only the example batches have vectors of a guide model")).to_be_visible()
     mask = visit.page.locator(".board").get_by_role("combobox", name="False-negative mask")
     expect(mask).to_have_value("none")
     values = mask.locator("option").evaluate_all("options => options.map(option => option.value)")
@@ -438,13 +440,13 @@ def test_toy_training_is_animated(visit) -> None:
 def test_a_lesson_opens_the_lab_with_its_settings(visit) -> None:
     visit.open("lessons", lesson="normalization")
     page = visit.page
-    claim = LESSONS["normalization"].sentences()["claim"]
+    claim = LESSONS["normalization"].sentences()["claim"].replace("`", "")
     expect(page.get_by_text(claim)).to_be_visible()
     board = page.locator(".board")
     before = shown(board, "probability")
     expect(board.get_by_role("combobox")).to_have_count(0)
     page.get_by_text("For all 6").first.click()
-    expect(page.get_by_text(f"1 of {len(LESSONS)} done")).to_be_visible()
+    expect(page.get_by_text(f"1 of {len(LESSONS)} completed")).to_be_visible()
     board.get_by_role("combobox", name="Normalization").select_option("l2")
     wait_until(lambda: not np.allclose(shown(board, "probability"), before, atol=0.01), "the loss has not changed")
     visit.click_button("Open in the loss lab")
@@ -457,14 +459,14 @@ def test_a_later_visit_without_a_link_continues_the_lessons(visit) -> None:
     visit.open("lessons", done="temperature", missed="temperature", lesson="temperature")
     wait_until(lambda: page.evaluate(stored), "the progress is not stored")
     visit.open("lessons")
-    expect(page.get_by_text("1 of 14 done, 0 right at the first guess")).to_be_visible()
+    expect(page.get_by_text("1 of 14 completed, 0 correct on the first attempt")).to_be_visible()
     page.evaluate('localStorage.setItem(\'bsc-lab-lessons\', \'{"done": ["unknown", "normalization"], "missed": []}\')')
     visit.open("lessons", done="margins", lesson="margins")
-    expect(page.get_by_text("2 of 14 done, 2 right at the first guess")).to_be_visible()
+    expect(page.get_by_text("2 of 14 completed, 2 correct on the first attempt")).to_be_visible()
     wait_until(lambda: "unknown" not in page.evaluate(stored), "the progress is not stored")
     visit.open("lessons", done=",".join(LESSONS), lesson=list(LESSONS)[-1])
     visit.click_button("Start over")
-    expect(page.get_by_text("0 of 14 done")).to_be_visible()
+    expect(page.get_by_text("0 of 14 completed")).to_be_visible()
     wait_until(lambda: not page.evaluate(stored), "the progress is still stored")
 
 
@@ -507,7 +509,7 @@ def test_a_locked_lesson_does_not_show_the_probability_that_it_asks_for(visit) -
     expect(card).to_contain_text("p (document given query)")
     expect(card).not_to_contain_text(asked)
     page.get_by_text("A clearly lower one").click()
-    expect(page.get_by_text(f"1 of {len(LESSONS)} done")).to_be_visible()
+    expect(page.get_by_text(f"1 of {len(LESSONS)} completed")).to_be_visible()
     pair.click()
     expect(card).to_contain_text(asked)
 
@@ -515,7 +517,7 @@ def test_a_locked_lesson_does_not_show_the_probability_that_it_asks_for(visit) -
 @pytest.mark.parametrize(
     ("slug", "control", "words", "setting"),
     [
-        ("mask-margin", "Mask margin", "At a margin of 0.2, the mask removes 9 of 10 false negatives", "mask=self"),
+        ("mask-margin", "Mask margin", "At a margin of 0.2, the mask excludes 9 of 10 false negatives", "mask=self"),
         ("hardness-weights", "Weight strength", "At a strength of 11: hardest negative", "hardness_strength=10"),
         ("matryoshka", "Dimensions", "MRR with the first 128 of 384 dimensions", None),
         ("debiased", "Debiased prior", "At a prior of 0.055: 4 of 6 queries", "debiased_prior=0.05"),
@@ -532,7 +534,7 @@ def test_a_lesson_on_the_negatives_follows_its_control_and_answers_after_a_guess
     expect(page.get_by_text(words)).to_have_count(0)
     page.get_by_text(texts[f"option {lesson.correct}"], exact=True).click()
     expect(page.get_by_text(texts["answer"])).to_be_visible()
-    expect(page.get_by_text(f"1 of {len(LESSONS)} done")).to_be_visible()
+    expect(page.get_by_text(f"1 of {len(LESSONS)} completed")).to_be_visible()
     slider = page.get_by_role("slider", name=control)
     slider.focus()
     page.keyboard.press("ArrowLeft" if slug == "matryoshka" else "ArrowRight")
@@ -549,7 +551,7 @@ def test_a_lesson_on_the_negatives_follows_its_control_and_answers_after_a_guess
 def test_the_matrix_of_a_lesson_has_as_many_pairs_as_its_slider_selects(visit) -> None:
     visit.open("lessons", lesson="in-batch-negatives", done="in-batch-negatives", at="4")
     page, board = visit.page, visit.page.locator(".board")
-    batch = rows_batch("all", *sample_rows("sixteen"))
+    batch = ordered_batch()
     page.evaluate(COUNT_RERUNS)
     slider = page.get_by_role("slider", name="Batch size")
     for size, key in ((4, ""), (16, "End"), (15, "ArrowLeft")):
@@ -559,6 +561,7 @@ def test_the_matrix_of_a_lesson_has_as_many_pairs_as_its_slider_selects(visit) -
         expect(board.locator(".cell")).to_have_count(size**2)
         part = explain(batch.queries[:size], batch.documents[:size], np.ones(size), config=FIRST_DIRECTION)
         np.testing.assert_allclose(shown(board, "probability"), part.rows, atol=1e-4)
+        expect(board.locator(".sum")).to_have_text(f"Loss of the batch in the matrix: {part.total:.3f}")
     expect(page).to_have_url(re.compile("at=15"))
     expect(page.get_by_text("At batch size 15: 14 negatives for each query")).to_be_visible()
 
@@ -576,7 +579,13 @@ def test_the_matrices_of_a_lesson_follow_its_slider(
     visit.open("lessons", lesson=slug, done=slug, at=at)
     board = visit.page.locator(".board")
     result = explain_batch(preset_batch(preset), symmetric=False, **settings)
-    np.testing.assert_allclose(shown(board, "gradient"), result.gradient, atol=1e-4)
+    is_by_logits = slug == "debiased"
+    expected = logit_gradient(settings["debiased_prior"]) if is_by_logits else result.gradient
+    np.testing.assert_allclose(shown(board, "gradient"), expected, atol=1e-4)
+    board.locator(".panel.gradient .cell[data-cell='2,2']").hover()
+    name = "∂L₃/∂z₃₃ = (" if is_by_logits else "∂L/∂s = ("
+    for words in (name, f" = {expected[2, 2]:.3f}".replace("-", "\N{MINUS SIGN}")):
+        expect(visit.page.locator(".card")).to_contain_text(words)
     before = shown(board, "gradient")
     visit.page.get_by_role("slider").focus()
     visit.page.keyboard.press("Home")

@@ -181,7 +181,7 @@ def test_a_fault_is_named_first(diagnosed: Callable[..., Diagnosis], code: str) 
 
 
 def near_misses(encode: Vectors) -> Vectors:
-    """Vectors that are equal for a query and its near miss."""
+    """Vectors that are equal for a query and its hard negative."""
     return lambda texts: encode([text.replace("near", "query").replace("miss", "of many") for text in texts])
 
 
@@ -260,7 +260,7 @@ def test_a_mask_that_removes_all_negatives_is_named_before_the_learning_rate(
     diagnosis = diagnosed(after=START, losses=(0.0,) * 4, loss=masked, add=log)
     assert codes(diagnosis) == expected
     if "mask" in expected:
-        assert diagnosis.findings[0].title.startswith("The mask removes all negatives of 100% of the rows")
+        assert diagnosis.findings[0].title.startswith("The mask excludes all negatives of 100% of the rows")
 
 
 def test_a_loss_that_is_not_finite_is_a_high_learning_rate(diagnosed: Callable[..., Diagnosis]) -> None:

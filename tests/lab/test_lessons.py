@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import string
 from dataclasses import fields, replace
@@ -12,9 +13,19 @@ import pytest
 from bsc_core.config import BSCLossConfig
 from bsc_core.lab.lessons import LESSONS, LabLesson
 from bsc_core.lab.lessons import facts as facts_of
-from bsc_core.lab.lessons.batches import HIGH, LOW, SIZES, USUAL, losses_by_size, negative_shares, training_batch
+from bsc_core.lab.lessons.batches import (
+    HIGH,
+    LOW,
+    SIZES,
+    USUAL,
+    losses_by_size,
+    negative_shares,
+    ordered_batch,
+    training_batch,
+)
 from bsc_core.lab.lessons.facts import CUT, PRIOR_PAIR, STRENGTH, SUM, WIDE, gradient_mass
 from bsc_core.lab.lessons.margins import (
+    FARTHEST,
     GRID,
     LENGTH,
     MARGINS,
@@ -28,13 +39,16 @@ from bsc_core.lab.lessons.margins import (
     triplet_distances,
     triplet_loss,
 )
+from bsc_core.lab.lessons.margins import USUAL as USUAL_MARGINS
 from bsc_core.lab.lessons.negatives import (
+    HARD_WRONG,
     MASK_MARGINS,
     PRIORS,
     STRENGTHS,
     cosine_gaps,
     equal_temperature,
     kinds_of_negatives,
+    logit_gradient,
     masked_batch,
     masked_cells,
     probabilities,
@@ -51,6 +65,7 @@ from bsc_core.lab.lessons.training import (
     RESULTS,
     SEEDS,
     TIE,
+    circle_gaps,
     class_results,
     graded_results,
     paraphrase_results,
@@ -61,10 +76,12 @@ from bsc_core.lab.link import read_link
 from bsc_core.lab.presets import preset_batch, rows_batch, sample_rows, thumbnails
 from bsc_core.lab.settings import LabSettings, explain_batch
 from bsc_core.lab.toy_training import train_points
-from bsc_core.losses.explain import normalize
+from bsc_core.losses import margin as margin_losses
+from bsc_core.losses.explain import explain, normalize
 from bsc_core.paths import sample_data_folder
 from bsc_core.reproduction.findings import read_findings
 
+ONE_DIRECTION = LabSettings(symmetric=False).config()
 SENTENCES = ("claim", "move", "question", "answer", "practice")
 
 
@@ -148,6 +165,22 @@ def test_the_loss_by_size_is_that_of_the_batch_softmax() -> None:
     assert losses_by_size()[SIZES[-1]] == pytest.approx(explain_batch(batch).query_to_document)
 
 
+def test_the_loss_of_the_first_rows_of_the_matrix_is_close_to_the_mean_loss_of_that_size() -> None:
+    batch = ordered_batch()
+    assert sorted(batch.query_texts) == sorted(rows_batch("all", *sample_rows("sixteen")).query_texts)
+    for size, losses in losses_by_size().items():
+        part = explain(batch.queries[:size], batch.documents[:size], np.ones(size), config=ONE_DIRECTION)
+        assert abs(part.total - losses.mean()) < 0.07, size
+        assert losses.min() - 1e-6 <= part.total <= losses.max() + 1e-6
+
+
+def test_the_divisor_of_the_first_lesson_is_the_temperature_of_its_losses() -> None:
+    temperature = float(facts_of.in_batch_facts()["temperature"])
+    explained = explain_batch(ordered_batch(), symmetric=False)
+    exponentials = np.exp(explained.similarity / temperature)
+    np.testing.assert_allclose(exponentials / exponentials.sum(axis=1, keepdims=True), explained.rows)
+
+
 def test_a_lower_temperature_gives_the_hardest_negative_of_every_query_more_and_enlarges_the_gradient() -> None:
     shares = [negative_shares(tau) for tau in (LOW, USUAL, HIGH)]
     for one in shares:
@@ -155,13 +188,23 @@ def test_a_lower_temperature_gives_the_hardest_negative_of_every_query_more_and_
     largest = [one.max(axis=1) for one in shares]
     assert (largest[0] > largest[1]).all()
     assert (largest[1] > largest[2]).all()
-    explained = [explain_batch(preset_batch("confusable"), temperature=tau) for tau in (LOW, USUAL, 0.5, HIGH)]
+    explained = [
+        explain_batch(preset_batch("confusable"), temperature=tau, symmetric=False) for tau in (LOW, USUAL, 0.5, HIGH)
+    ]
     counts = [one.effective_negatives for one in explained]
     assert counts == sorted(counts)
     sums = [np.abs(one.gradient).sum() for one in explained]
     assert sums == sorted(sums, reverse=True)
     losses = [one.total for one in explained]
-    assert losses[1] + 0.1 < losses[0] < losses[3] - 0.1, "the loss of the same encoder depends on the temperature"
+    assert losses[0] + 0.1 < losses[1] < losses[3] - 0.1, "the loss of the same encoder depends on the temperature"
+    facts = facts_of.temperature_facts()
+    queries = [-np.log(np.diag(one.rows)).mean() for one in explained]
+    assert [float(facts[f"{name}_loss"]) for name in ("low", "usual", "high")] == pytest.approx(
+        [queries[0], queries[1], queries[3]], abs=1e-3
+    )
+    for shares_of_tau, one in zip(shares, (explained[0], explained[1], explained[3]), strict=True):
+        entropies = -(shares_of_tau * np.log(np.where(shares_of_tau > 0, shares_of_tau, 1))).sum(axis=1)
+        assert one.effective_negatives == pytest.approx(np.exp(entropies).mean())
     row = int(np.argmin(largest[0]))
     similarity = np.delete(explained[0].similarity[row], row)
     assert np.diff(np.sort(similarity)[-2:])[0] < 0.01, "two negatives are almost equally similar"
@@ -174,6 +217,10 @@ def test_a_low_temperature_ends_the_training_on_the_circle_with_a_smaller_gap() 
     traces = [train_points(batch, BSCLossConfig(temperature=tau)) for tau in (LOW, USUAL, 0.3)]
     gaps = [float(trace.gap[-1]) for trace in traces]
     assert 0.1 < gaps[0] < gaps[1] - 0.1 < gaps[2] - 0.2
+    np.testing.assert_allclose(circle_gaps(), [trace.gap for trace in traces[:2]], atol=0.005)
+    facts = facts_of.temperature_facts()
+    assert [float(facts[name]) for name in ("low_gap", "usual_gap")] == pytest.approx(gaps[:2], abs=0.01)
+    assert int(facts["toy_steps"]) == len(traces[0].gap) - 1
     for trace in traces:
         assert trace.correct[0] * len(batch) == pytest.approx(2)
         assert trace.correct[-1] == 1
@@ -185,7 +232,6 @@ def test_length_wins_without_normalization_and_does_not_with_it() -> None:
     assert int(facts["raw_right"]) < int(facts["unit_right"])
     assert int(facts["range_takes"]) == int(facts["pairs"]) > int(facts["unit_takes"])
     assert float(facts["range_lead"]) > 100 * float(facts["unit_lead"])
-    assert 100 * float(facts["unit_lead"]) < float(facts["plain_lead"]) < float(facts["range_lead"]) / 2
     batches = [preset_batch(name) for name in ("confusable", "stretched")]
     others = np.arange(len(batches[0])) != int(facts["longer"]) - 1
     np.testing.assert_array_equal(*(batch.documents[others] for batch in batches))
@@ -194,14 +240,16 @@ def test_length_wins_without_normalization_and_does_not_with_it() -> None:
     assert plain.max(axis=1).min() > 0.9
     longer = int(facts["longer"]) - 1
     by_range = explain_batch(preset_batch("stretched"), normalization="range_columns").similarity
-    assert by_range[:, longer].min() > 10, "the dot products of the longer document are clearly above zero"
+    assert (by_range.argmax(axis=1) == longer).all()
     for normalization in ("none", "range_columns", "l2_columns", "minmax_columns"):
         lengths = np.linalg.norm(normalize(preset_batch("stretched").documents, normalization), axis=1)
         assert lengths.argmax() == longer
         assert np.ptp(lengths) > 0.1
     np.testing.assert_allclose(np.linalg.norm(normalize(preset_batch("stretched").documents, "l2"), axis=1), 1)
     by_column = explain_batch(preset_batch("stretched"), normalization="l2_columns").rows.argmax(axis=1)
-    assert 0 < (by_column == int(facts["longer"]) - 1).sum() < int(facts["pairs"])
+    assert 0 < (by_column == longer).sum() == int(facts["columns_takes"]) < int(facts["pairs"])
+    columns = explain_batch(preset_batch("stretched"), normalization="l2_columns").similarity
+    assert columns[:, longer].min() > 0, "a longer document with positive dot products need not rank first"
     alone = explain_batch(preset_batch("stretched"), normalization="range_columns", temperature=1.0).rows
     assert (alone.max(axis=1) > 0.99).all()
     for temperature in (0.1, 1.0, 10.0):  # does not change the order
@@ -227,6 +275,12 @@ def test_without_labeled_negatives_the_same_encoder_has_a_lower_loss() -> None:
     batch = preset_batch("near_misses")
     explained = explain_batch(batch, average="positives")
     assert float(facts["included"]) == pytest.approx(explained.query_to_document, abs=1e-3)
+    of_all = explain_batch(batch).query_to_document * len(batch) / int(facts["positives"])
+    assert of_all == pytest.approx(explained.query_to_document), "by default, the rows of the negatives count"
+    settings = LESSONS["labeled-negatives"].settings
+    assert (settings.average, settings.symmetric) == ("positives", False)
+    answers = {batch.query_texts[row] for row in np.flatnonzero(batch.labels > 0.5)}
+    assert {batch.query_texts[row] for row in np.flatnonzero(batch.labels <= 0.5)} <= answers
     assert int(facts["taken"].rstrip("%")) > 90
     assert float(facts["near_cosine"]) > 2 * float(facts["own_cosine"])
 
@@ -242,7 +296,7 @@ def test_the_stored_results_are_those_of_the_training() -> None:
         np.testing.assert_allclose(stored[name].mean(axis=0), values.mean(axis=0), atol=0.03, err_msg=name)
 
 
-def test_a_right_answer_that_counts_as_a_negative_is_pushed_away_in_every_batch() -> None:
+def test_a_false_negative_that_counts_as_a_negative_is_pushed_away_in_every_batch() -> None:
     negative, excluded = paraphrase_results(excluded=False), paraphrase_results(excluded=True)
     np.testing.assert_allclose(negative.other[:, 0], excluded.other[:, 0])
     assert (negative.other[:, -1] < negative.other[:, 0]).all()
@@ -250,7 +304,9 @@ def test_a_right_answer_that_counts_as_a_negative_is_pushed_away_in_every_batch(
     assert (excluded.other[:, -1] > negative.other[:, -1] + 0.5).all()
     assert (negative.own[:, -1] > negative.own[:, 0]).all()
     assert (excluded.own[:, -1] > excluded.own[:, 0]).all()
-    assert abs(negative.own[:, -1].mean() - excluded.own[:, -1].mean()) < 0.1
+    change = abs(negative.own[:, -1].mean() - excluded.own[:, -1].mean())
+    assert float(facts_of.duplicates_facts()["own_change"]) == pytest.approx(change, abs=0.005)
+    assert change < 0.05
 
 
 def test_a_copy_of_a_pair_only_sets_a_floor_of_the_loss() -> None:
@@ -269,15 +325,20 @@ def test_nearest_neighbors_are_harder_negatives_and_hard_batches_pull_more() -> 
     assert gradient_mass(preset_batch("confusable")) > 1.5 * gradient_mass(preset_batch("easy"))
 
 
-def test_losses_with_batch_softmax_rank_held_out_questions_better_than_squared_error_and_the_untrained_encoder() -> (
-    None
-):
+def test_losses_with_batch_softmax_rank_held_out_queries_a_little_better_than_squared_error_and_no_training() -> None:
     untrained, alone, both, bsc = (
         np.array([one.mrr for one in graded_results(mu, held_out=True)]) for mu in (None, 0.0, SUM, 1.0)
     )
     assert len(alone) == SEEDS
     assert (np.minimum(both, bsc) > np.maximum(alone, untrained)).all()
     assert abs(alone.mean() - untrained.mean()) < 0.02 < min(both.mean(), bsc.mean()) - untrained.mean()
+    facts = facts_of.combined_facts()
+    queries = int(facts["held_out"])
+    assert queries == sample_rows("graded_held_out")[0].positive.sum()  # one positive of each
+    from_second_to_first = (1 - 1 / 2) / queries
+    assert bsc.mean() - untrained.mean() < 2 * from_second_to_first, "the gain is small"
+    assert float(facts["gain"]) == pytest.approx(float(facts["bsc_mrr"]) - float(facts["untrained_mrr"]))
+    assert {one.mrr for one in graded_results(0.0)} == {1.0}  # MSE alone ranks the training pairs perfectly
 
 
 def test_batch_softmax_alone_fits_the_grades_worse_than_the_sum_for_every_seed() -> None:
@@ -296,10 +357,15 @@ def test_batch_softmax_alone_fits_the_grades_worse_than_the_sum_for_every_seed()
         assert by_grade[0] == sorted(by_grade[0])
         assert np.ptp(by_grade[1][:-1]) < 0.1 < by_grade[1][-1] - max(by_grade[1][:-1])
         assert np.square(one.cosines - grades)[trained].mean() == pytest.approx(one.error)
+    means = {mu: np.mean([result.spearman for result in graded_results(mu)]) for mu in MUS}
+    assert min(means, key=lambda mu: means[mu]) == 1.0, "BSC alone has the lowest correlation of all mu"
     held_out = {mu: [result.spearman for result in graded_results(mu, held_out=True)] for mu in MUS}
-    assert all(np.mean(values) < 0 and max(values) < 0.1 for values in held_out.values())
-    untrained = graded_results(None, held_out=True)
-    assert len({result.spearman for result in untrained}) == 1  # the map is the identity
+    (untrained,) = {result.spearman for result in graded_results(None, held_out=True)}  # the map is the identity
+    assert all(min(values) > untrained and np.mean(values) < 0 for values in held_out.values())
+    facts = {name: float(text.replace("\N{MINUS SIGN}", "-")) for name, text in facts_of.combined_facts().items()}
+    expected = [untrained, np.mean(held_out[0.0]), np.mean(held_out[1.0])]
+    rho = [facts[f"{name}_rho"] for name in ("untrained", "held_mse", "held_bsc")]
+    assert rho == pytest.approx(expected, abs=1e-3)
 
 
 def test_the_untrained_encoder_is_evaluated_on_the_rows_of_the_trained_ones() -> None:
@@ -346,6 +412,9 @@ def test_cosine_margins_beyond_the_farthest_distance_give_identical_gradients() 
     assert len(set(shares)) > 5
     assert triplet_loss(batch, 10.0) - triplet_loss(batch, 5.0) == pytest.approx(5.0)
     assert set(MARGINS) <= set(GRID)
+    near, far = triplet_distances(batch)
+    assert (near - far >= -FARTHEST).all()
+    assert "Usual margins are {:g} to {:g}.".format(*USUAL_MARGINS) in inspect.getsource(margin_losses)
 
 
 def test_euclidean_margins_beyond_two_still_differ() -> None:
@@ -377,11 +446,12 @@ def test_the_contrastive_term_moves_training_premises_to_what_they_entail_for_ev
     alone, mixed = class_results(0.0), class_results(SUM)
     for one, two in zip(alone, mixed, strict=True):
         assert min(one.accuracy, two.accuracy) > 0.8
+        assert two.nearest == 1, "both losses fit all training premises"
         assert two.nearest > one.nearest + 0.1
         assert two.means[0] > max(two.means[1:]) + 0.5
 
 
-def test_no_loss_finds_more_held_out_hypotheses_than_the_untrained_encoder() -> None:
+def test_no_loss_finds_more_held_out_hypotheses_than_the_encoder_before_training() -> None:
     untrained, alone, mixed = (
         np.mean([result.nearest for result in class_results(mix, held_out=True)]) for mix in (None, 0.0, SUM)
     )
@@ -395,16 +465,16 @@ def test_a_mask_removes_what_is_above_its_limit_and_no_margin_separates_right_fr
     batch, kinds, gaps = masked_batch(), kinds_of_negatives(), cosine_gaps()
     documents = np.array(batch.document_texts)
     assert (sum(kinds.values()) + np.eye(len(batch)) == 1).all()
-    assert (kinds["most similar wrong documents"].sum(axis=1) == 1).all()
+    assert (kinds[HARD_WRONG].sum(axis=1) == 1).all()
     for row, column in np.argwhere(kinds["false negatives"]):
         assert documents[row] != documents[column]
     largest = {name: float(gaps[cells].max()) for name, cells in kinds.items()}
-    assert largest["most similar wrong documents"] > largest["false negatives"]
+    assert largest[HARD_WRONG] > largest["false negatives"]
     counts = [removed_counts(margin) for margin in MASK_MARGINS]
     for margin, count in zip(MASK_MARGINS, counts, strict=True):
         off_diagonal = ~np.eye(len(batch), dtype=bool)
         np.testing.assert_array_equal(masked_cells(margin), (gaps > -margin + 1e-6) & off_diagonal)
-        assert not count["false negatives"] or count["most similar wrong documents"]
+        assert not count["false negatives"] or count[HARD_WRONG]
     for name in kinds:
         assert [count[name] for count in counts] == sorted(count[name] for count in counts)
 
@@ -414,6 +484,8 @@ def test_a_narrow_margin_saves_false_negatives_and_a_wide_one_removes_most_hard_
     assert 0 < int(facts["narrow_false"]) < int(facts["wide_false"]) < int(facts["false"])
     assert 0 < int(facts["narrow_wrong"]) < int(facts["wide_wrong"])
     assert int(facts["wide_hard"]) > len(masked_batch()) / 2
+    below = -cosine_gaps()[kinds_of_negatives()[HARD_WRONG]] < WIDE
+    assert below.sum() == int(facts["wide_hard"])
     pairs = int(facts["queries"])
     assert int(facts["wrong"]) + int(facts["false"]) == pairs * (pairs - 1)
     assert removed_gradient(WIDE) > 0.5 > 2 * int(facts["wide_wrong"]) / int(facts["wrong"])
@@ -440,9 +512,13 @@ def test_hardness_weights_divide_the_gradient_as_a_lower_temperature_but_lower_e
         hardest = np.where(np.eye(len(none), dtype=bool), -1, none).argmax(axis=1)
         assert (np.diag(change) < 0).all()
         np.testing.assert_array_equal(change.argmax(axis=1), hardest)
+        similarity = explain_batch(preset_batch("confusable")).similarity
+        least = np.where(np.eye(len(none), dtype=bool), np.inf, similarity).argmin(axis=1)
+        assert (change[np.arange(len(none)), least] < 0).all(), "the least similar negative loses probability"
     facts = facts_of.hardness_facts()
     assert float(facts["own_weights"]) < float(facts["own"]) < float(facts["own_temperature"])
     assert STRENGTH in STRENGTHS
+    assert float(facts["equal"]) == pytest.approx(float(facts["usual"]) / 2), "the logit of the positive doubles"
 
 
 def test_matryoshka_improves_the_cut_vectors_of_held_out_questions_for_every_seed_and_not_the_full_ones() -> None:
@@ -453,6 +529,7 @@ def test_matryoshka_improves_the_cut_vectors_of_held_out_questions_for_every_see
     assert plain.shape == nested.shape == (SEEDS, len(DIMENSIONS))
     assert (nested[:, at] > plain[:, at] + 0.02).all()
     assert (nested[:, at] > untrained[:, at]).all()
+    assert (nested[:, at] < np.minimum(nested, plain)[:, -1] - 0.2).all()
     assert abs(nested[:, -1].mean() - plain[:, -1].mean()) < 0.02
     assert (untrained[:, -1] > np.maximum(nested, plain)[:, -1] + 0.05).all()
     np.testing.assert_array_equal(untrained, untrained[:1].repeat(SEEDS, axis=0))
@@ -475,6 +552,19 @@ def test_a_prior_ends_the_gradient_of_the_most_probable_positives_first() -> Non
     assert losses == sorted(losses, reverse=True)
     low, high = (ended[PRIORS.index(prior)].sum() for prior in PRIOR_PAIR)
     assert 0 < low < high == len(softmax)
+
+
+def test_the_matrix_of_the_prior_has_the_unit_of_its_figures() -> None:
+    for prior in (0.0, *PRIOR_PAIR):
+        gradient, (positive, negatives_of_query) = logit_gradient(prior), pulls(prior)
+        np.testing.assert_allclose(gradient.sum(axis=1), 0, atol=5e-4)  # as displayed, also at the bound
+        np.testing.assert_allclose(-np.diag(gradient), positive)
+        np.testing.assert_allclose(gradient.sum(axis=1) - np.diag(gradient), negatives_of_query, atol=1e-12)
+    facts = facts_of.debiased_facts()
+    row = int(facts["hardest"]) - 1
+    assert float(facts["most"]) == pytest.approx(pulls(0.0)[1][row], abs=0.005)
+    assert float(facts["peak"]) == pytest.approx(max(pulls(prior)[1][row] for prior in PRIORS), abs=0.005)
+    assert all(max(pulls(prior)[1]) <= float(facts["peak"]) + 0.005 for prior in PRIORS)
 
 
 def test_a_gradient_on_a_negative_is_its_term_divided_by_a_product_that_a_higher_prior_makes_smaller() -> None:

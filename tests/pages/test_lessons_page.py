@@ -47,7 +47,7 @@ def test_a_lesson_opens_by_its_link_and_shows_its_answer_after_a_guess(
     assert app.query_params["guess"] in (str(wrong + 1), [str(wrong + 1)])
     app.radio(key=f"lessons.{slug}.guess").set_value(correct).run()
     assert ": Correct." in lesson_text(app)
-    assert "0 right at the first guess" in app.get("button_group")[0].proto.label
+    assert "0 correct on the first attempt" in app.get("button_group")[0].proto.label
 
 
 def test_a_link_with_a_guess_or_of_an_earlier_version_shows_the_answer(open_lessons: Callable[..., AppTest]) -> None:
@@ -62,16 +62,18 @@ def test_a_link_with_a_guess_or_of_an_earlier_version_shows_the_answer(open_less
     [
         ("in-batch-negatives", {"at": "16"}, "At batch size 16: 15 negatives for each query, 240 negative pairs"),
         ("temperature", {"at": "0.01", "row": "3"}, "At temperature 0.01, the hardest negative gets"),
-        ("duplicates", {"at": "excluded"}, "The false negative (the right answer of the other pair) is excluded"),
-        ("batch-order", {"at": "nearest"}, "(the vertical dashed line): 82% in nearest order"),
+        ("duplicates", {"at": "excluded"}, "The false negative (the document of the other pair) is excluded"),
+        ("batch-order", {"at": "nearest"}, "(the dashed line): 82% with batches of nearest neighbors"),
         ("margins", {"at": "1"}, "with the Euclidean. The mean triplet loss with the cosine distance is "),
         (
             "supervised-contrastive",
             {"at": "0.5"},
-            "With the untrained encoder, it is nearest for 48% and 65%. The classifier",
+            "Before training, it is nearest for 48% and 65%. The classifier",
         ),
-        ("mask-margin", {"at": "0.15"}, "At a margin of 0.15, the mask removes 9 of 10 false negatives"),
+        ("mask-margin", {"at": "0.15"}, "At a margin of 0.15, the mask excludes 9 of 10 false negatives"),
+        ("mask-margin", {"at": "-0.1"}, "At a margin of \N{MINUS SIGN}0.1, the mask excludes no negative."),
         ("hardness-weights", {"at": "10"}, "At a strength of 10: hardest negative 77%"),
+        ("hardness-weights", {"at": "20"}, "mean probability of the positive below 0.01"),
         ("matryoshka", {"at": "16"}, "MRR with the first 16 of 384 dimensions"),
         ("debiased", {"at": "0.05"}, "At a prior of 0.05: 4 of 6 queries have a gradient on their negatives"),
     ],
@@ -141,7 +143,7 @@ def test_another_lesson_does_not_take_the_value_of_a_control(open_lessons: Calla
     [
         ("in-batch-negatives", "16", lambda data: data["sizes"] == {"start": 16, "min": 2, "max": 16}),
         ("hardness-weights", "10", lambda data: data["settings"]["hardness_strength"] == 10),
-        ("debiased", "0.05", lambda data: data["settings"]["debiased_prior"] == 0.05),
+        ("debiased", "0.05", lambda data: data["settings"]["debiased_prior"] == 0.05 and data["by_logits"]),
         ("margins", "1", lambda data: data["value"] == 1 and len(data["distances"]) == 2),
     ],
 )
@@ -175,14 +177,14 @@ def test_next_and_previous_go_through_all_lessons(open_lessons: Callable[..., Ap
 
 def test_progress_is_in_the_link(open_lessons: Callable[..., AppTest]) -> None:
     app = open_lessons(lesson="margins", done="temperature,duplicates,nonsense", missed="duplicates,margins", at="1")
-    assert f"2 of {len(LESSONS)} done, 1 right at the first guess" in app.get("button_group")[0].proto.label
+    assert f"2 of {len(LESSONS)} completed, 1 correct on the first attempt" in app.get("button_group")[0].proto.label
     assert "At a margin of 1:" in lesson_text(app)
-    assert "All lessons done" not in lesson_text(app)
+    assert "All lessons completed" not in lesson_text(app)
 
 
-def test_all_lessons_end_with_their_right_answers(open_lessons: Callable[..., AppTest]) -> None:
+def test_all_lessons_end_with_their_correct_answers(open_lessons: Callable[..., AppTest]) -> None:
     text = lesson_text(open_lessons(lesson="debiased", done=",".join(LESSONS), missed="margins,nonsense"))
-    assert f"All lessons done, {len(LESSONS) - 1} of {len(LESSONS)} right at the first guess" in text
+    assert f"All lessons completed, {len(LESSONS) - 1} of {len(LESSONS)} correct on the first attempt" in text
     assert all(lesson.sentences()[f"option {lesson.correct}"] in text for lesson in LESSONS.values())
 
 
@@ -235,3 +237,7 @@ def test_the_loss_lab_opens_with_the_values_of_the_lesson(
     monkeypatch.setattr(lessons_ui.st, "query_params", chosen)
     assert lessons_ui._chosen(LESSONS[slug]) == expected
     LabSettings.from_query({name: str(value) for name, value in (LESSONS[slug].link | expected).items()})
+
+
+def test_underscores_are_escaped_outside_of_code() -> None:
+    assert lessons_ui._escaped("`l2_columns` and a_b") == "`l2_columns` and a\\_b"

@@ -169,7 +169,7 @@ def test_students_see_no_paths_among_the_settings_of_runs(sign_in: SignIn, runs:
     for user, names in ((BEN, (str(encoder), "/srv/models/guide")), (STUDENT, (encoder.name, "guide"))):
         sign_in(user)
         settings = run_settings.load_settings([finished])[finished.id]
-        assert (settings["Encoder"], settings["Guide encoder"]) == names
+        assert (settings["Encoder"], settings["Guide model"]) == names
         assert ("/" in settings["Dataset"]) == user.may_launch
 
 

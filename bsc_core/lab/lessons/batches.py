@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bsc_core.lab.batch import LabBatch, circle_batch
-from bsc_core.lab.presets import preset_batch, sample_rows
+from bsc_core.lab.presets import preset_batch, rows_batch, sample_rows
 from bsc_core.lab.settings import LabSettings, explain_batch
 
 SIZES = tuple(range(2, 17))
@@ -16,6 +16,14 @@ SUBSETS = 40
 """Random batches of each size."""
 LOW, USUAL, HIGH = 0.02, 0.1, 2.0
 """Temperatures that the second lesson compares."""
+ROW_ORDER = (12, 8, 15, 0, 9, 14, 13, 3, 11, 2, 4, 10, 7, 1, 5, 6)
+"""Order of the sixteen pairs in which the loss of the first n is near the mean loss of n random pairs, for each n."""
+
+
+def ordered_batch() -> LabBatch:
+    """Return the sixteen pairs of the first lesson in ROW_ORDER."""
+    dataset, vectors = sample_rows("sixteen")
+    return rows_batch("Sixteen pairs", dataset.take(np.asarray(ROW_ORDER)), vectors)
 
 
 @cache
@@ -41,7 +49,7 @@ def _query_loss(logits: NDArray[np.float64]) -> float:
 
 
 def training_batch() -> LabBatch:
-    """Return six pairs on a circle, of which four are farther apart than from a wrong document."""
+    """Return six pairs on a circle, of which four are farther apart than from another document."""
     return circle_batch(pairs=6, spread=60)
 
 

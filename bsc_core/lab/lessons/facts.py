@@ -11,10 +11,14 @@ from bsc_core.lab.lessons.margins import (
     LENGTH,
     MARGINS,
     active_share,
-    gradient_difference,
     margin_batch,
 )
+from bsc_core.lab.lessons.margins import (
+    USUAL as USUAL_MARGINS,
+)
 from bsc_core.lab.lessons.negatives import (
+    HARD_WRONG,
+    OTHER_WRONG,
     PRIORS,
     equal_temperature,
     kinds_of_negatives,
@@ -28,9 +32,9 @@ from bsc_core.lab.lessons.negatives import (
 )
 from bsc_core.lab.lessons.training import (
     DIMENSIONS,
-    MUS,
     SEEDS,
     STEPS,
+    circle_gaps,
     class_results,
     graded_results,
     paraphrase_results,
@@ -76,6 +80,7 @@ def in_batch_facts() -> Facts:
     return {
         "low": str(low),
         "high": str(high),
+        "temperature": f"{LabSettings().temperature:g}",
         "cells": str(high * (high - 1)),
         "low_loss": decimal(float(losses[low].mean())),
         "high_loss": decimal(float(losses[high].mean())),
@@ -96,33 +101,35 @@ def spread_query() -> int:
 
 
 def temperature_facts() -> Facts:
-    """Compute the effective negatives at three temperatures, and the share of the hardest one at a low one."""
+    """Compute the effective negatives and the loss at three temperatures, and the gaps of the training on the circle.
+
+    low_share, least_share: of the hardest negative of two queries at the low temperature.
+    """
     batch = preset_batch("confusable")
     temperatures = {"low": LOW, "usual": USUAL, "high": HIGH}
-    explained = {name: explain_batch(batch, temperature=tau) for name, tau in temperatures.items()}
+    explained = {name: explain_batch(batch, temperature=tau, symmetric=False) for name, tau in temperatures.items()}
     row = typical_query()
     largest = negative_shares(LOW).max(axis=1)  # (B,)
     facts = {name: f"{tau:g}" for name, tau in temperatures.items()}
     facts |= {f"{name}_negatives": decimal(one.effective_negatives, 1) for name, one in explained.items()}
     facts |= {"low_share": percent(float(largest[row])), "least_share": percent(float(largest.min()))}
     facts |= {f"{name}_loss": decimal(one.total) for name, one in explained.items()}
+    gaps = circle_gaps()
+    facts |= {f"{name}_gap": decimal(float(gap), 2) for name, gap in zip(("low", "usual"), gaps[:, -1], strict=True)}
+    facts |= {"toy_steps": str(gaps.shape[1] - 1)}
     rows = {"row": row, "spread_row": spread_query()}
     return facts | {name: str(number + 1) for name, number in rows.items()} | {"negatives": str(len(batch) - 1)}
 
 
 def normalization_facts() -> Facts:
-    """Count which documents rank first with and without normalization, and by how much their scores lead.
-
-    plain_lead: the lead by range if no document is longer than the others.
-    """
+    """Count which documents rank first with and without normalization, and by how much their dot products lead."""
     batch = preset_batch("stretched")
     raw, unit = explain_batch(batch, normalization="none"), explain_batch(batch)
     by_range = explain_batch(batch, normalization="range_columns", temperature=1.0)
+    by_column = explain_batch(batch, normalization="l2_columns")
     positives = np.arange(len(batch))
-    plain = explain_batch(preset_batch("confusable"), normalization="range_columns", temperature=1.0)
-    unscaled = explain_batch(batch, temperature=1.0)
-    scores = {"unit_lead": unscaled.logits, "range_lead": by_range.logits, "plain_lead": plain.logits}
-    leads = {name: np.diff(np.sort(rows, axis=1)[:, -2:]).mean() for name, rows in scores.items()}
+    products = {"unit_lead": unit.similarity, "range_lead": by_range.similarity}
+    leads = {name: np.diff(np.sort(rows, axis=1)[:, -2:]).mean() for name, rows in products.items()}
     return {
         "dimensions": str(batch.documents.shape[1]),
         "longer": str(LONGER + 1),
@@ -130,6 +137,7 @@ def normalization_facts() -> Facts:
         "pairs": str(len(batch)),
         "raw_takes": str(int((first_largest(raw.rows) == LONGER).sum())),
         "range_takes": str(int((first_largest(by_range.rows) == LONGER).sum())),
+        "columns_takes": str(int((first_largest(by_column.rows) == LONGER).sum())),
         "unit_takes": str(int((first_largest(unit.rows) == LONGER).sum())),
         "raw_right": str(int((first_largest(raw.rows) == positives).sum())),
         "unit_right": str(int((first_largest(unit.rows) == positives).sum())),
@@ -173,8 +181,9 @@ def negatives_facts() -> Facts:
 
 
 def duplicates_facts() -> Facts:
-    """Compute the cosines to the own and the other right answer, as a negative and excluded."""
+    """Compute the cosines to the positive and to the false negative, as a negative and excluded."""
     negative, excluded = paraphrase_results(excluded=False), paraphrase_results(excluded=True)
+    change = excluded.own[:, -1].mean() - negative.own[:, -1].mean()
     return {
         "batches": str(len(negative.own)),
         "steps": str(STEPS),
@@ -182,6 +191,7 @@ def duplicates_facts() -> Facts:
         "end": decimal(float(negative.other[:, -1].mean()), 2),
         "end_excluded": decimal(float(excluded.other[:, -1].mean()), 2),
         "own": decimal(float(negative.own[:, -1].mean()), 2),
+        "own_change": decimal(abs(float(change)), 2),
         "own_excluded": decimal(float(excluded.own[:, -1].mean()), 2),
     }
 
@@ -207,21 +217,25 @@ def order_facts() -> Facts:
         "batch_size": str(hardness["batch_size"]),
         "hard": decimal(hard, 2),
         "easy": decimal(easy, 2),
-        "times": decimal(hard / easy, 1),
     }
 
 
 def combined_facts() -> Facts:
-    """Compare MSE, BSC and their sum: MRR on held-out questions, rank correlation with the grades of training rows."""
-    shares = {"untrained": None, "mse": 0.0, "both": SUM, "bsc": 1.0}
-    mrr = {name: np.mean([one.mrr for one in graded_results(mu, held_out=True)]) for name, mu in shares.items()}
+    """Compare MSE and BSC with the encoder before training: MRR, and Spearman correlation of cosines and grades.
+
+    The MRR is of held-out queries; the correlations are of training pairs and, as `held_*`, of held-out pairs.
+    """
+    shares = {"untrained": None, "mse": 0.0, "bsc": 1.0}
+    held_out = {name: graded_results(mu, held_out=True) for name, mu in shares.items()}
+    mrr = {name: round(float(np.mean([one.mrr for one in results])), 3) for name, results in held_out.items()}
     rho = {name: np.mean([one.spearman for one in graded_results(shares[name])]) for name in ("mse", "bsc")}
-    held_out = [np.mean([one.spearman for one in graded_results(mu, held_out=True)]) for mu in MUS]
+    names = {"untrained": "untrained", "mse": "held_mse", "bsc": "held_bsc"}
+    rho |= {names[name]: np.mean([one.spearman for one in results]) for name, results in held_out.items()}
     return {
-        "held_rho": decimal(float(max(held_out))),
+        "gain": decimal(mrr["bsc"] - mrr["untrained"]),
         "seeds": str(SEEDS),
         "held_out": str(len(np.unique(sample_rows("graded_held_out")[0].query))),
-        **{f"{name}_mrr": decimal(float(value)) for name, value in mrr.items()},
+        **{f"{name}_mrr": decimal(value) for name, value in mrr.items()},
         **{f"{name}_rho": decimal(float(value)) for name, value in rho.items()},
     }
 
@@ -231,15 +245,15 @@ def margin_facts() -> Facts:
     batch = margin_batch()
     large = [margin for margin in MARGINS if margin > FARTHEST]
     return {
-        "usual": f"{MARGINS[1]:g}",
+        "usual": f"{USUAL_MARGINS[0]:g}",
+        "usual_high": f"{USUAL_MARGINS[1]:g}",
         "large": _listed([f"{margin:g}" for margin in large]),
         "farthest": f"{FARTHEST:g}",
         "length": f"{LENGTH:g}",
         "euclidean_farthest": f"{2 * LENGTH:g}",
         "euclidean_shares": _listed([percent(active_share(batch, margin, "euclidean")) for margin in large]),
-        "usual_active": percent(active_share(batch, MARGINS[1])),
+        "usual_active": percent(active_share(batch, USUAL_MARGINS[0])),
         "triplets": str(len(batch)),
-        "difference": f"{max(gradient_difference(batch, large[0], margin) for margin in large):g}",
     }
 
 
@@ -263,20 +277,20 @@ def supervised_facts() -> Facts:
 
 
 def mask_facts() -> Facts:
-    """Count the false and the hard negatives that a narrow and a wide margin remove."""
+    """Count the false negatives and the irrelevant documents that a narrow and a wide margin exclude."""
     kinds = {name: int(cells.sum()) for name, cells in kinds_of_negatives().items()}
     narrow, wide = removed_counts(NARROW), removed_counts(WIDE)
     return {
         "narrow": f"{NARROW:g}",
         "wide": f"{WIDE:g}",
         "false": str(kinds["false negatives"]),
-        "wrong": str(kinds["most similar wrong documents"] + kinds["other wrong documents"]),
+        "wrong": str(kinds[HARD_WRONG] + kinds[OTHER_WRONG]),
         "queries": str(len(masked_batch())),
         "narrow_false": str(narrow["false negatives"]),
-        "narrow_wrong": str(narrow["most similar wrong documents"] + narrow["other wrong documents"]),
+        "narrow_wrong": str(narrow[HARD_WRONG] + narrow[OTHER_WRONG]),
         "wide_false": str(wide["false negatives"]),
-        "wide_wrong": str(wide["most similar wrong documents"] + wide["other wrong documents"]),
-        "wide_hard": str(wide["most similar wrong documents"]),
+        "wide_wrong": str(wide[HARD_WRONG] + wide[OTHER_WRONG]),
+        "wide_hard": str(wide[HARD_WRONG]),
         "wide_gradient": percent(removed_gradient(WIDE)),
     }
 
@@ -323,6 +337,7 @@ def debiased_facts() -> Facts:
     softmax = pulls(0.0)[0]
     hardest = int(softmax.argmax())
     return {
+        "hardest": str(hardest + 1),
         "peak": decimal(max(float(pulls(prior)[1][hardest]) for prior in PRIORS), 2),
         "low": f"{low:g}",
         "high": f"{high:g}",

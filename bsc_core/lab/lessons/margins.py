@@ -9,6 +9,8 @@ from bsc_core.lab.batch import LabBatch, circle_batch
 
 MARGINS = (0.01, 0.1, 1.0, 5.0, 7.5, 10.0)
 """The margins that the paper on margins tries for triplets."""
+USUAL = (0.1, 0.5)
+"""The range of usual margins of the cosine distance."""
 FARTHEST = 1.0 - -1.0
 """The cosine distance of opposite vectors."""
 LENGTH = 5.0

@@ -19,6 +19,7 @@ STRENGTHS = tuple(map(float, range(21)))
 """Strengths of the hardness weights."""
 PRIORS = tuple(np.round(np.arange(0, 0.251, 0.005), 3).tolist())
 """Priors of the debiased loss."""
+HARD_WRONG, OTHER_WRONG = "most similar irrelevant documents", "other irrelevant documents"
 RANKS = ("hardest negative", "second hardest negative", "other negatives")
 
 
@@ -27,7 +28,7 @@ def masked_batch() -> LabBatch:
     """Return sixteen pairs: five couples with the same answer in different words, then six confusable questions."""
     couples, others = rows_batch("", *sample_rows("paraphrases")), preset_batch("confusable")
     return LabBatch(
-        title="Differently worded right answers",
+        title="Relevant documents in other words",
         queries=np.concatenate([couples.queries, others.queries]),
         documents=np.concatenate([couples.documents, others.documents]),
         labels=np.ones(len(couples) + len(others)),
@@ -40,7 +41,7 @@ def masked_batch() -> LabBatch:
 def kinds_of_negatives() -> dict[str, Mask]:
     """Return the cells (B, B) of each kind of negative of `masked_batch`.
 
-    A false negative is the right answer of the other question of a couple. The other documents are wrong.
+    A false negative is the document of the other query of a couple. The other documents are irrelevant.
     """
     couples, pairs = len(sample_rows("paraphrases")[0]), len(masked_batch())
     rows = np.arange(pairs)
@@ -49,7 +50,7 @@ def kinds_of_negatives() -> dict[str, Mask]:
     wrong = ~false & ~np.eye(pairs, dtype=bool)
     hard = np.zeros_like(wrong)
     hard[rows, np.where(wrong, cosine_gaps(), -np.inf).argmax(axis=1)] = True
-    return {"false negatives": false, "most similar wrong documents": hard, "other wrong documents": wrong & ~hard}
+    return {"false negatives": false, HARD_WRONG: hard, OTHER_WRONG: wrong & ~hard}
 
 
 @cache
@@ -62,23 +63,23 @@ def cosine_gaps() -> NDArray[np.float64]:
 
 @cache
 def masked_cells(margin: float) -> Mask:
-    """Return the cells (B, B) of `masked_batch` that `mask = "self"` removes."""
+    """Return the cells (B, B) of `masked_batch` that `mask = "self"` excludes."""
     return explain_batch(masked_batch(), mask="self", mask_margin=margin).row_masked
 
 
 def removed_counts(margin: float) -> dict[str, int]:
-    """Return how many negatives of each kind the mask removes."""
+    """Return how many negatives of each kind the mask excludes."""
     return {name: int((cells & masked_cells(margin)).sum()) for name, cells in kinds_of_negatives().items()}
 
 
 def removed_gradient(margin: float) -> float:
-    """Return the share of the gradient on the wrong documents of `masked_batch` that is on those that the mask removes.
+    """Return the share of the gradient on the irrelevant documents of `masked_batch` that is on the excluded ones.
 
     The gradient is that of the loss without a mask, with the queries as anchors.
     """
     push = explain_batch(masked_batch(), symmetric=False).gradient
     kinds = kinds_of_negatives()
-    wrong = kinds["most similar wrong documents"] | kinds["other wrong documents"]
+    wrong = kinds[HARD_WRONG] | kinds[OTHER_WRONG]
     return float(push[wrong & masked_cells(margin)].sum() / push[wrong].sum())
 
 
@@ -114,13 +115,19 @@ def shares_by_rank(strength: float) -> NDArray[np.float64]:
     return np.stack([shares[:, 0], shares[:, 1], shares[:, 2:].sum(axis=1)])
 
 
+def logit_gradient(prior: float, *, decoupled: bool = False) -> NDArray[np.float64]:
+    """Return (B, B) the gradient of the loss of each easy question with respect to its logits, one row each."""
+    explained = explain_batch(preset_batch("easy"), debiased_prior=prior, decoupled=decoupled, symmetric=False)
+    gradient: NDArray[np.float64] = explained.gradient * len(explained.gradient) * LabSettings().temperature
+    return gradient
+
+
 @cache
 def pulls(prior: float, *, decoupled: bool = False) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return for each easy question the absolute gradients on its positive and on all its negatives, (B,) each.
 
-    The unit is 1 / (B * temperature), so that the softmax has one minus the probability of the positive.
+    They are those of `logit_gradient`, so that the softmax has one minus the probability of the positive.
     """
-    explained = explain_batch(preset_batch("easy"), debiased_prior=prior, decoupled=decoupled, symmetric=False)
-    gradient = np.abs(explained.gradient) * len(explained.gradient) * LabSettings().temperature
+    gradient = np.abs(logit_gradient(prior, decoupled=decoupled))
     positive = np.diag(gradient)
     return positive, gradient.sum(axis=1) - positive

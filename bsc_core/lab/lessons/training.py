@@ -1,4 +1,4 @@
-"""Toy training for four lessons: a linear map over stored vectors.
+"""Toy training for the lessons: a linear map over stored vectors, and pairs on a circle.
 
 The map (D, D) starts as the identity, so that all values start as those of the encoder.
 The results are stored in sample_data/lessons.npz by `python -m bsc_core.lab.lessons`, so that the page does not train
@@ -26,6 +26,7 @@ from bsc_core.config import (
     SoftmaxLossConfig,
     SupConLossConfig,
 )
+from bsc_core.lab.lessons.batches import LOW, USUAL, training_batch
 from bsc_core.lab.presets import sample_rows
 from bsc_core.losses.explain import first_largest, normalize
 from bsc_core.neighbors import TIE
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 RESULTS = "lessons.npz"
+CIRCLE = "circle/gaps"  # key of `circle_gaps`
 SEEDS = 5
 STEPS, LEARNING_RATE = 50, 0.003
 KEPT_SHARE = 0.8
@@ -94,14 +96,14 @@ class ParaphraseResult:
     """Mean cosines of the two questions of each batch during training, (batches, T + 1)."""
 
     own: Numbers  # to the answer of its pair
-    other: Numbers  # to the right answer of the other pair
+    other: Numbers  # to the document of the other pair
 
 
 def graded_results(mu: float | None, *, held_out: bool = False) -> tuple[GradedResult, ...]:
     """Return the results of maps trained with mu * BSC + (1 - mu) * MSE, one for each seed.
 
     Args:
-        mu: One of MUS; 0 and 1 are the losses alone; None is untrained, evaluated on the same rows.
+        mu: One of MUS; 0 and 1 are the losses alone; None is before training, on the same rows.
         held_out: Evaluate on rows of other questions instead of those that the map was trained on.
     """
     return _stored_results(GradedResult, _key("grades", mu, held_out))
@@ -111,8 +113,8 @@ def question_results(*, matryoshka: bool | None, held_out: bool = False) -> tupl
     """Return the results of maps trained with BSC, one for each seed, that rank the documents with cut vectors.
 
     Args:
-        matryoshka: Whether to train with the sum of the losses of the first DIMENSIONS; None is untrained, evaluated on
-            the same rows.
+        matryoshka: Whether to train with the sum of the losses of the first DIMENSIONS; None is before training, on the
+            same rows.
         held_out: Rank the documents of other questions instead of those that the map was trained on.
     """
     return _stored_results(CutResult, _key("questions", matryoshka, held_out))
@@ -122,7 +124,7 @@ def class_results(mix: float | None, *, held_out: bool = False) -> tuple[ClassRe
     """Return the results of maps trained with (1 - mix) * cross-entropy + mix * SCL, one for each seed.
 
     Args:
-        mix: One of MIXES; None is untrained, evaluated on the same rows.
+        mix: One of MIXES; None is before training, on the same rows.
         held_out: Evaluate on rows of other premises instead of those that the map was trained on.
     """
     return _stored_results(ClassResult, _key("classes", mix, held_out))
@@ -132,13 +134,21 @@ def paraphrase_results(*, excluded: bool) -> ParaphraseResult:
     """Return the training of batches in which two differently worded questions have the same answer.
 
     Args:
-        excluded: Exclude the right answer of the other pair from the softmax instead of counting it as a negative.
+        excluded: Exclude the document of the other pair from the softmax instead of counting it as a negative.
     """
     return _stored_results(ParaphraseResult, _key("paraphrases", excluded))[0]
 
 
+def circle_gaps() -> NDArray[np.float32]:
+    """Return (2, T + 1) the smallest gap of `training_batch` by step, trained at the temperatures LOW and USUAL."""
+    gaps: NDArray[np.float32] = _stored(sample_data_folder())[CIRCLE]
+    return gaps
+
+
 def train() -> dict[str, NDArray[Any]]:
-    """Train all maps and return the fields of their results, each stacked over the seeds."""
+    """Train all maps and return the fields of their results, each stacked over the seeds, and `circle_gaps`."""
+    from bsc_core.lab.toy_training import train_points
+
     results: dict[str, tuple[Any, ...]] = {}
     for held_out in (False, True):
         results |= {_key("grades", mu, held_out): _train_on_grades(mu, held_out) for mu in (None, *MUS)}
@@ -147,11 +157,13 @@ def train() -> dict[str, NDArray[Any]]:
         }
         results |= {_key("classes", mix, held_out): _train_on_classes(mix, held_out) for mix in (None, *MIXES)}
     results |= {_key("paraphrases", excluded): (_train_on_paraphrases(excluded),) for excluded in (False, True)}
-    return {
+    stacked = {
         f"{key}/{name}": np.stack([getattr(one, name) for one in seeds])
         for key, seeds in results.items()
         for name in vars(seeds[0])
     }
+    circle = [train_points(training_batch(), BSCLossConfig(temperature=tau)).gap for tau in (LOW, USUAL)]
+    return stacked | {CIRCLE: np.stack(circle)}
 
 
 def _key(*parts: object) -> str:

@@ -91,9 +91,9 @@ def select_mask(source: BatchSource) -> similarity.BatchMask | None:
     kind = NO_MASK if getattr(loss, "mask", NO_MASK) == NO_MASK else loss.mask_margin_kind
     kinds = (NO_MASK, "absolute", "relative")
     about = (
-        "Shows which negatives a false-negative mask of the loss would remove, with the encoder of these vectors as "
-        "judge: those more similar to the query than its positive, minus a margin. The margin is absolute, or relative "
-        "to the cosine of the positive."
+        "Shows which negatives a false-negative mask of the loss would exclude with the similarities of this encoder: "
+        "those more similar to the query than its positive, minus a margin. The margin is absolute, or relative to the "
+        "cosine of the positive."
     )
     bound = url.bound(MASK, kinds)
     kind = st.segmented_control("False-negative mask", kinds, default=kind, required=True, help=about, **bound) or kind

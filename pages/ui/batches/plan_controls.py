@@ -228,7 +228,7 @@ def select_strategy(names: list[str]) -> str:
 def draw_train_button(settings: PlanSettings, strategy: str, source: BatchSource, mask: BatchMask | None) -> None:
     """Draw the button that opens the New run page with the settings of the plan and the encoder of its vectors.
 
-    The plans of a run are sent with all its settings. The judge of a mask is the trained model.
+    The plans of a run are sent with all its settings. A mask of the run uses the similarities of the trained model.
     """
     encoder = source.encoder if source.run is None else source.run.config().encoder
     sent: dict[str, dict[str, Any]] = {

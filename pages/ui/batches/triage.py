@@ -51,7 +51,7 @@ UPLOAD, CHOICES = "batches.colleague", "batches.conflicts"
 SCOPE = "batches.triage.scope"
 ABOUT = (
     "All training pairs: undecided documents that are closer to a query than its positive (those that a mask with this "
-    "encoder as guide and margin 0 would remove), or that nearly repeat the text of a positive pair. "
+    "encoder as guide and margin 0 would exclude), or that nearly repeat the text of a positive pair. "
     "Mined negatives: those most similar to the query compared with its positive. "
     "This batch: the likely false negatives of the batch in the tab One batch."
 )

@@ -17,7 +17,14 @@ from bsc_core.figures.batches import plans as plan_figures
 from bsc_core.lab.batch import LabBatch
 from bsc_core.lab.lessons import LabLesson, Lesson
 from bsc_core.lab.lessons.batches import LOW as LOW_TEMPERATURE
-from bsc_core.lab.lessons.batches import SIZES, USUAL, losses_by_size, negative_shares, training_batch
+from bsc_core.lab.lessons.batches import (
+    SIZES,
+    USUAL,
+    losses_by_size,
+    negative_shares,
+    ordered_batch,
+    training_batch,
+)
 from bsc_core.lab.lessons.facts import (
     HARD_LEVEL,
     PRIOR_PAIR,
@@ -68,7 +75,7 @@ from bsc_core.lab.lessons.training import (
     paraphrase_results,
     question_results,
 )
-from bsc_core.lab.presets import preset_batch, rows_batch, sample_rows, thumbnails
+from bsc_core.lab.presets import preset_batch, sample_rows, thumbnails
 from bsc_core.lab.settings import LabSettings, explain_batch
 from pages.ui.components import display, page_layout, url
 from pages.ui.components.browser.mount import mount
@@ -77,10 +84,12 @@ from pages.ui.loss_lab.view import cells
 
 _triplets = mount("bsc_lesson_triplets", "triplets", Path(__file__).with_name("triplets.js"))
 VALUE, ROW = "at", "row"
-TRAINED = "To save time, this lesson trains only a linear map of the vectors, on few texts; a run trains the encoder."
+MINUS = "\N{MINUS SIGN}"
+BEFORE = "before training"  # the pretrained encoder, in legends
 LOCKED = "lessons.locked"  # session key: whether the controls are disabled
 PARAMETERS = (VALUE, ROW, *LabSettings.__dataclass_fields__)
 """The URL parameters of a lesson's control, and of the row that it displays."""
+LEAST_PROBABILITY = 0.01
 LARGE_MARGIN = min(margin for margin in MARGINS if margin > FARTHEST)
 TEMPERATURES = tuple(np.round(np.geomspace(0.01, 10, 31), 3).tolist())
 LOW, ABOVE = 270, 230  # height in pixels of each of two figures, and of figures above a slider with matrices
@@ -154,6 +163,7 @@ def _lab(
     values: Sequence[float] = (),
     sizes: Sequence[int] = (),
     start: float = 0.0,
+    by_logits: bool = False,
 ) -> float:
     """Draw the loss lab with one slider that its matrices follow in the browser, and return the last value.
 
@@ -166,6 +176,7 @@ def _lab(
         values: The values of the setting, evenly spaced.
         sizes: The numbers of pairs.
         start: Value at first. The value is in the URL.
+        by_logits: Whether the gradient is that of the loss of each query with respect to its logits.
     """
     options = values or tuple(map(float, sizes))
     if f"{key}.start" not in st.session_state or url.is_history_navigation():
@@ -181,6 +192,7 @@ def _lab(
         panels=panels,
         sliders={name: values} if name else None,
         sizes=(int(start), *((int(start),) if locked else sizes)) if sizes else None,
+        by_logits=by_logits,
     )
     if locked:
         return start
@@ -243,7 +255,7 @@ computed_once = st.cache_data(max_entries=256, show_spinner=False)
 
 
 def _batch_size(key: str) -> None:
-    batch = rows_batch("Sixteen pairs", *sample_rows("sixteen"))
+    batch = ordered_batch()
     one_direction = LabSettings(symmetric=False)
     figure = st.container()  # above the matrix, so that both are visible with the slider
     size = _lab(key, batch, one_direction, panels=("softmax",), sizes=SIZES, start=float(SMALL_BATCH))
@@ -264,13 +276,16 @@ def _losses_by_size(size: int) -> tuple[list[Picture], str]:
         table, size, title=title, axis="batch size B", value="loss", baseline=baseline, height=ABOVE
     )
     batches = f"{len(losses[size])} random batches"
-    sample = f" The loss is the mean of {batches}, and the band their range. The matrix shows another batch."
+    sample = (
+        f" The curve is the mean loss of {batches} of this size; the band is their range. The matrix shows one batch. "
+        "Its loss is printed above it."
+    )
     sample = "" if size == SIZES[-1] else sample
     alt = f"Loss by batch size, from {SIZES[0]} to {SIZES[-1]} pairs, below the logarithm of the batch size."
     mean, equal_loss = formatting.metric(float(losses[size].mean())), formatting.metric(float(np.log(size)))
     return [_picture("size", figure, alt, table)], (
         f"At batch size {size}: {formatting.plural(size - 1, 'negative')} for each query, {size * (size - 1)} negative "
-        f"pairs; loss {mean}, and {equal_loss} if all cosines were equal.{sample}"
+        f"pairs; mean loss {mean}, and {equal_loss} if all cosines were equal.{sample}"
     )
 
 
@@ -295,7 +310,7 @@ def _temperature(key: str) -> None:
 @computed_once
 def _shares_of_negatives(row: int, temperature: float) -> tuple[list[Picture], str]:
     batch = preset_batch("confusable")
-    explained = explain_batch(batch, temperature=temperature)
+    explained = explain_batch(batch, temperature=temperature, symmetric=False)
     order = [column for column in np.argsort(-explained.similarity[row]).tolist() if column != row]
     names = [formatting.shorten(f"{column + 1}  {batch.document_texts[column]}", 22) for column in order]
     shares = negative_shares(temperature)[row, order]
@@ -335,10 +350,9 @@ def _hardness(selected: str) -> tuple[list[Picture], str]:
     level = float(hardness["edges"][HARD_LEVEL])
     shown = list(ORDERS)[1:] if selected == "both" else [selected]
     table = plan_figures.histogram_table(hardness["edges"], hardness["shares"])
-    shares = ", ".join(f"{formatting.percent(hard_share(name))} in {name} order" for name in shown)
-    sentences = (
-        f"Queries whose hardest negative has a cosine of at least {level:g} (the vertical dashed line): {shares}."
-    )
+    batches = {"random": "random batches", "nearest": "batches of nearest neighbors"}
+    shares = ", ".join(f"{formatting.percent(hard_share(name))} with {batches[name]}" for name in shown)
+    sentences = f"Queries whose hardest negative has a cosine of at least {level:g} (the dashed line): {shares}."
     figure = plan_figures.hardness_figure(table, shown=shown, height=300, threshold=level)
     figure = figure.properties(title="Hardest negative of each query")
     alt = f"Histogram of the cosine to the hardest negative in a batch. {sentences}"
@@ -365,13 +379,13 @@ def _paraphrases(treatment: str) -> tuple[list[Picture], str]:
     figure = figures.metrics_figure(
         table, steps[-1], title=title, axis="step", value="cosine", lowest=-1.0, baseline=baseline
     )
-    alt = f"Cosine of a question to its positive and to the false negative, by step. {title}."
+    alt = f"Cosine of a query to its positive and to the false negative, by step. {title}."
     means = [[decimal(values[:, step].mean(), 2) for step in (0, -1)] for values in (result.own, result.other)]
     ends = [" to ".join(values) for values in means]
     return [_picture("false_negatives", figure, alt, table)], (
-        f"The false negative (the right answer of the other pair) {TREATMENTS[treatment]}. The mean cosine of a "
-        f"question and its positive goes from {ends[0]}. That of the question and the false negative goes from "
-        f"{ends[1]}. The bands are the range over {len(result.own)} batches. {TRAINED}"
+        f"The false negative (the document of the other pair) {TREATMENTS[treatment]}. The mean cosine of a query and "
+        f"its positive goes from {ends[0]}. That of the query and the false negative goes from {ends[1]}. The bands "
+        f"are the range over {len(result.own)} batches."
     )
 
 
@@ -386,20 +400,20 @@ def _sums(mu: float) -> tuple[list[Picture], str]:
     table = figures.metric_table(
         list(MUS), {"MRR": [[one.mrr for one in graded_results(value, held_out=True)] for value in MUS]}
     )
-    title, untrained = "Held-out questions", ("untrained", [graded_results(None, held_out=True)[0].mrr] * len(MUS))
+    title, before = "Held-out queries", (BEFORE, [graded_results(None, held_out=True)[0].mrr] * len(MUS))
     figure = figures.metrics_figure(
-        table, mu, title=title, axis="weight of BSC (mu)", value="MRR", lowest=np.inf, baseline=untrained
+        table, mu, title=title, axis="weight of BSC (mu)", value="MRR", lowest=np.inf, baseline=before
     )
     pictures = [_picture("mu.mrr", figure, f"{title} by mu.", table)]
     title, alt = "Training pairs, one subset", "Cosine of each training pair after training, over its grade."
     pictures.append(_picture("mu.grades", figures.grades_figure(grades[trained], cosines[trained], title=title), alt))
     captions = []
-    for metric, name in (("mrr", "MRR"), ("spearman", "rank correlation of cosines and grades")):
+    for metric, name in (("mrr", "MRR"), ("spearman", "Spearman correlation of cosines and grades")):
         train, held = (formatting.metric(_mean(graded_results(mu, held_out=one), metric)) for one in (False, True))
-        captions.append(f"{name} {train} on training and {held} on held-out questions")
+        captions.append(f"{name} {train} on training and {held} on held-out queries")
     return pictures, (
-        f"At mu {mu:g}: {'; '.join(captions)}. Means over {SEEDS} subsets of the training questions; band: their "
-        f"range. Dashed: the untrained encoder in the first figure, cosine = grade in the second. {TRAINED}"
+        f"At mu {mu:g}: {'; '.join(captions)}. Means over {SEEDS} subsets of the training queries; band: their "
+        "range. Dashed: the encoder before training in the first figure, cosine = grade in the second."
     )
 
 
@@ -483,7 +497,7 @@ def _cosines_by_class(mix: float) -> tuple[list[Picture], str]:
         axis="weight of the contrastive loss",
         value="share of the premises",
         value_format="%",
-        baseline=("untrained", [untrained["held-out"]] * len(MIXES)),
+        baseline=(BEFORE, [untrained["held-out"]] * len(MIXES)),
     )
     picture = _picture("classes.nearest", figure, "Share of premises by the weight of the contrastive loss.", table)
     first = class_results(mix, held_out=False)[0]
@@ -493,10 +507,10 @@ def _cosines_by_class(mix: float) -> tuple[list[Picture], str]:
     (nearest, before, accuracy), (held_nearest, held_before, held_accuracy) = shares.values()
     return [picture, classes], (
         f"At {mix:g}, the entailed hypothesis is nearest for {nearest} of the training premises and {held_nearest} of "
-        f"the held-out premises. With the untrained encoder, it is nearest for {before} and {held_before}. The "
-        f"classifier is right for {accuracy} of the training pairs and {held_accuracy} of the held-out pairs. Means "
-        f"over {SEEDS} training subsets; bands: their range. Dashed: the untrained encoder on held-out premises. The "
-        f"cosines are those of the training pairs of the first subset. {TRAINED}"
+        f"the held-out premises. Before training, it is nearest for {before} and {held_before}. The classifier "
+        f"predicts the class of {accuracy} of the training and {held_accuracy} of the held-out pairs. Means over "
+        f"{SEEDS} training subsets; bands: their range. Dashed: the encoder before training on held-out premises. The "
+        "cosines are those of the training pairs of the first subset."
     )
 
 
@@ -507,13 +521,14 @@ def _mask_margin(key: str) -> None:
 @computed_once
 def _removed_negatives(margin: float) -> tuple[list[Picture], str]:
     removed, gaps = removed_counts(margin), cosine_gaps()
-    names = {kind: f"{kind}: {removed[kind]} of {cells.sum()} removed" for kind, cells in kinds_of_negatives().items()}
+    names = {kind: f"{kind}: {removed[kind]} of {cells.sum()} excluded" for kind, cells in kinds_of_negatives().items()}
     values = {names[kind]: -gaps[cells] for kind, cells in kinds_of_negatives().items()}
     counts = [f"{removed[kind]} of {cells.sum()} {kind}" for kind, cells in kinds_of_negatives().items()]
-    title = f"Negatives of {len(gaps)} queries; shaded: below the margin, removed"
+    excluded = f"{', '.join(counts[:-1])} and {counts[-1]}" if any(removed.values()) else "no negative"
+    title = f"Negatives of {len(gaps)} queries (shaded: excluded by the mask)"
     figure = figures.limit_figure(values, margin, title=title, axis="cosine of the positive minus that of the negative")
     return [_picture("mask", figure, f"{title}. {'; '.join(names.values())}.")], (
-        f"At a margin of {margin:g}, the mask removes {', '.join(counts[:-1])} and {counts[-1]}."
+        f"At a margin of {f'{margin:g}'.replace('-', MINUS)}, the mask excludes {excluded}."
     )
 
 
@@ -556,10 +571,12 @@ def _shares_by_strength(strength: float) -> tuple[list[Picture], str]:
     table = figures.metric_table(STRENGTHS, means_by_kind)
     title = "Probability of the positive"
     figure = figures.metrics_figure(table, strength, title=title, axis=axis, value="probability")
+    probability = f"{own.mean():.2f}" if own.mean() >= LEAST_PROBABILITY else f"below {LEAST_PROBABILITY:g}"
+    equal = f" Without weights, temperature {equal_temperature(strength):.3f} gives the same shares."
     return [shares_picture, _picture("hardness.positive", figure, f"{title} by strength.", table)], (
         f"At a strength of {strength:g}: {', '.join(texts)} of the gradient on the negatives; mean probability of the "
-        f"positive {own.mean():.2f}. Temperature {USUAL:g}; without weights, temperature "
-        f"{equal_temperature(strength):.3f} gives the same shares. Means of {len(own)} easily confused queries."
+        f"positive {probability} (means of {len(own)} easily confused queries at temperature {USUAL:g})."
+        f"{equal if strength else ''}"
     )
 
 
@@ -577,7 +594,7 @@ def _matryoshka(key: str) -> None:
 
 @computed_once
 def _cut_vectors(dimensions: int) -> tuple[list[Picture], str]:
-    kinds = {"with Matryoshka": True, "without": False, "untrained": None}
+    kinds = {"with Matryoshka": True, "without": False, BEFORE: None}
     pictures, captions = [_gaps(dimensions)], []
     for held_out in (True, False):
         mrr = {
@@ -589,32 +606,32 @@ def _cut_vectors(dimensions: int) -> tuple[list[Picture], str]:
         figure = figures.metrics_figure(
             table,
             dimensions,
-            title=f"{side.capitalize()} questions",
+            title=f"{side.capitalize()} queries",
             axis="dimensions",
             value="MRR",
-            baseline=("untrained", mrr["untrained"].mean(axis=1).tolist()),
+            baseline=(BEFORE, mrr[BEFORE].mean(axis=1).tolist()),
             logarithmic=True,
             height=320,
         )
         pictures.append(_picture(f"dimensions.{side}", figure, f"MRR by dimensions, {side}.", table))
         row = DIMENSIONS.index(dimensions)
         means = [f"{formatting.metric(float(values[row].mean()))} {name}" for name, values in mrr.items()]
-        captions.append(f"{side} questions: {', '.join(means)}")
+        captions.append(f"{side} queries: {', '.join(means)}")
     return pictures, (
         f"MRR with the first {dimensions} of {DIMENSIONS[-1]} dimensions, {'; '.join(captions)}. "
-        f"Means over {SEEDS} subsets of the training questions; bands: their range. {TRAINED}"
+        f"Means over {SEEDS} subsets of the training queries; bands: their range."
     )
 
 
 def _gaps(dimensions: int) -> Picture:
-    """Plot by how much the positive of each held-out question is closer than the nearest other document."""
+    """Plot by how much the positive of each held-out query is closer than the nearest other document."""
     row, values, limits = DIMENSIONS.index(dimensions), {}, []
     for name, kind in (("with Matryoshka", True), ("without", False)):
         gaps = np.concatenate([one.gaps for one in question_results(matryoshka=kind, held_out=True)], axis=1)
         first = int((gaps[row] > -TIE).sum())
         values[f"{name}: {first} of {gaps.shape[1]} rank first"] = gaps[row].clip(-1)
         limits.append(float(gaps.max()))
-    title = f"{gaps.shape[1] // SEEDS} held-out questions, {SEEDS} trainings; shaded: another document is closer"
+    title = "Held-out queries (shaded: another document ranks first)"
     figure = figures.limit_figure(
         values,
         0.0,
@@ -635,6 +652,7 @@ def _debiased(key: str) -> None:
         name="debiased_prior",
         values=PRIORS,
         start=PRIOR_PAIR[0],
+        by_logits=True,
     )
     pictures, caption = _pulls_by_prior(prior)
     with above:
@@ -658,8 +676,8 @@ def _pulls_by_prior(prior: float) -> tuple[list[Picture], str]:
     return pictures, (
         f"At a prior of {prior:g}: {remaining.sum()} of {len(remaining)} queries have a gradient on their negatives. "
         "The first figure shows the sum of the gradients on the negatives of a query. The second shows the absolute "
-        "gradient on its positive. The gradients are those of the matrix, multiplied by the number of pairs and the "
-        "temperature. Without a prior, both are one minus the probability of the positive."
+        "gradient on its positive. The matrix and the figures show the gradient of the loss of each query with respect "
+        "to the logits. Without a prior, both are one minus the probability of the positive."
     )
 
 

@@ -30,8 +30,8 @@ RESULTS = {
     "supported": "**supports** this",
     "smaller than claimed": "found a **smaller difference** than the paper",
     "contradicted": "**contradicts** this",
-    "ruled out": "found **no difference of practical size** in at least one comparison",
-    "inconclusive": "**does not decide** this",
+    "ruled out": "found **no difference of practical size** in at least one of the comparisons of this claim",
+    "inconclusive": "is **inconclusive**",
     "not run yet": "has **not run yet**",
 }
 """What a verdict means, after `The test on real data`."""
@@ -92,16 +92,16 @@ def select() -> Lesson:
     lesson_progress(state["done"], state["missed"], forget=forget, key=STORED, on_stored=_use_stored_progress)
     slugs, done, missed = list(LESSONS), state["done"], state["missed"]
     marks = {slug: f":material/{'cancel' if slug in missed else 'check_circle'}:" for slug in done}
-    right = f", {len(done) - len(missed)} right at the first guess" if done else ""
+    right = f", {len(done) - len(missed)} correct on the first attempt" if done else ""
     st.session_state[f"{PAGE}.cards"] = state["lesson"]
     selected = st.pills(
-        f"Lessons, {len(done)} of {len(slugs)} done{right}",
+        f"Lessons: {len(done)} of {len(slugs)} completed{right}",
         slugs,
         format_func=lambda slug: f"{marks.get(slug, '')} {slugs.index(slug) + 1} {LESSONS[slug].title}".strip(),
         key=f"{PAGE}.cards",
         required=True,
-        help="A check mark: right at the first guess. A cross: wrong at the first guess. Your progress is stored in "
-        "this browser and in the address of this page.",
+        help="Check mark: correct on the first attempt. Cross: incorrect on the first attempt. Your progress is stored "
+        "in this browser and in the address of this page.",
         on_change=lambda: _open(st.session_state[f"{PAGE}.cards"]),
     )
     return LESSONS[selected]
@@ -151,7 +151,7 @@ def question(lesson: Lesson) -> bool:
             persist_state="session",
         )
         if guess is None:
-            follows = " and the figure" if lesson.figure_after_guess else " and to change the figure"
+            follows = " and the figure" if lesson.figure_after_guess else " and to unlock the controls of the figure"
             st.caption(f"Choose an answer to see the explanation{'' if is_known(lesson) else follows}.")
             return False
         is_right = guess == lesson.correct
@@ -207,21 +207,19 @@ def _finding_sentences(findings: tuple[str, ...]) -> dict[str, str]:
 
 
 def recap() -> None:
-    """Draw the right answers of all lessons and the next pages, below the lesson that was finished last."""
+    """Draw the correct answers of all lessons and the next pages, below the lesson that was finished last."""
     state = _state()
     if len(state["done"]) < len(LESSONS) or state["lesson"] not in (state["done"][-1], list(LESSONS)[-1]):
         return
     right = len(LESSONS) - len(state["missed"])
     with st.container(border=True):
-        st.subheader(f"All lessons done, {right} of {len(LESSONS)} right at the first guess", anchor=False)
-        st.markdown(
-            "Train an encoder on your data, or look for right answers among the negatives in batches of your data:"
-        )
+        st.subheader(f"All lessons completed, {right} of {len(LESSONS)} correct on the first attempt", anchor=False)
+        st.markdown("Train an encoder on your data, or look for false negatives in batches of your data:")
         with st.container(horizontal=True):
             page_layout.next_step_button("New run", "train", key=f"{PAGE}.train", primary=False)
             page_layout.next_step_button("Batches", "batches", key=f"{PAGE}.batches", primary=False)
             st.button("Start over", key=f"{PAGE}.restart", icon=":material/restart_alt:", on_click=_start_over)
-        with st.expander("Questions and right answers"):
+        with st.expander("Questions and correct answers"):
             for number, (slug, lesson) in enumerate(LESSONS.items(), 1):
                 texts = _texts(slug)
                 mark = "" if slug in state["missed"] else " :material/check_circle:"
@@ -283,4 +281,6 @@ def _texts(slug: str) -> dict[str, str]:
 
 
 def _escaped(text: str) -> str:
-    return text.replace("|", "\\|").replace("_", "\\_")
+    """Escape the bars, and the underscores outside of code."""
+    code = text.replace("|", "\\|").split("`")
+    return "`".join(part if number % 2 else part.replace("_", "\\_") for number, part in enumerate(code))

@@ -15,7 +15,7 @@ const OPTIONS = { // the values of a setting, and what they do
   duplicates: { keep: "copies are negatives", merge: "one copy is left", multi_positive: "copies are positives" },
   reduction: { mean: "", sum: "" },
   average: { batch: "all pairs", positives: "positive pairs" },
-  mask: { none: "", self: "by the encoder itself", guide: "by another encoder" },
+  mask: { none: "", self: "by the trained model", guide: "by a guide model" },
   mask_margin_kind: { absolute: "", relative: "a share of the similarity of the positive" },
   hardness: { none: "", in_batch_negatives: "" },
 };
@@ -40,6 +40,7 @@ const MORE = ["labeled_negatives", "hardness", "reduction", "average", "threshol
 const NEEDED = { mask_margin: "mask", mask_margin_kind: "mask", hardness_strength: "hardness" }; // what a setting refers to
 const [MIN_TAU, MAX_TAU, SLIDER_STEPS] = [0.01, 10, 300]; // 100 steps from 0.1 to 1
 const toSlider = (tau) => Math.round((SLIDER_STEPS * Math.log(tau / MIN_TAU)) / Math.log(MAX_TAU / MIN_TAU));
+const subscript = (index) => [...String(index + 1)].map((digit) => "₀₁₂₃₄₅₆₇₈₉"[digit]).join("");
 const fromSlider = (value) => Number((MIN_TAU * (MAX_TAU / MIN_TAU) ** (value / SLIDER_STEPS)).toPrecision(3));
 
 class Board {
@@ -55,8 +56,9 @@ class Board {
       this.lab.refresh(); // the legend lists the marks of the selected anchors
     } });
     this.panels.softmax?.legend.append(this.anchorButton);
-    this.sum = element("p", { class: "sum", "aria-live": "polite", title: "L0: each query ranks the documents. "
-      + "L1: each document ranks the queries. Effective negatives: number of negatives that matter in a row, on average." });
+    this.sum = element("p", { class: "sum", "aria-live": "polite", title: "L0: softmax of each query over the documents. "
+      + "L1: softmax of each document over the queries. Effective negatives: number of negatives with an equal share of the "
+      + "gradient that have the same entropy, on average over the rows." });
     this.root = element("div", { class: "board" }, ...(name ? [element("h2", {}, `Setting ${name}`)] : []), this.buildControls(),
       this.sum, this.matrices);
   }
@@ -176,7 +178,7 @@ class Board {
   }
 
   paint() {
-    const { similarity, rows, columns, gradient } = (this.result = explainBatch(this.lab.batch, this.settings));
+    const { similarity, rows, columns, gradient } = (this.result = this.lab.explain(this.settings));
     for (const [name, update] of Object.entries(this.updaters)) update(this.settings[name]);
     if (!columns) this.anchors = "rows";
     const marks = this.changedMarks();
@@ -205,8 +207,12 @@ class Board {
           marks: marks?.[this.anchors],
         },
         gradient: {
-          values: gradient, unit: columns ? "∂L/∂s of both directions" : joint ? "∂L/∂s" : "∂L/∂s; each row sums to 0",
-          title: `Gradient${columns ? " of both directions" : ""}: pull (green), push (orange)`,
+          values: gradient, ...(this.lab.by_logits ? {
+            unit: "∂Lᵢ/∂zᵢⱼ; each row sums to 0", title: "Gradient of the loss of each query with respect to the logits",
+          } : {
+            unit: columns ? "∂L/∂s of both directions" : joint ? "∂L/∂s" : "∂L/∂s; each row sums to 0",
+            title: `Gradient${columns ? " of both directions" : ""}: pull (green), push (orange)`,
+          }),
         },
       };
       for (const [name, panel] of Object.entries(panels)) {
@@ -260,7 +266,7 @@ class Board {
     const rest = hardest < 0
       ? "effective negatives and hardest row: not defined, no pair is positive"
       : `effective negatives ${number(effective, 1)} · hardest row ${hardest + 1}`;
-    if (this.isLesson) this.sum.textContent = second === null ? `Loss of this batch (query → document): ${number(first)}` : loss;
+    if (this.isLesson) this.sum.textContent = second === null ? `Loss of the batch in the matrix: ${number(first)}` : loss;
     else this.sum.textContent = `${loss} · sum of |∂L/∂s| ${number(gradientSum, 2)} · ${rest}`;
     Object.assign(this.sum.dataset, { total, first, second, effective, hardest, gradientSum });
   }
@@ -287,22 +293,23 @@ class Board {
       return `(${number(direction.probability[a][b])} − ${number(target, Number.isInteger(target) ? 0 : 3)})`;
     });
     if (!terms.length) {
-      return positive[i] ? "∂L/∂s = 0: the mask removed all negatives of this row"
+      return positive[i] ? "∂L/∂s = 0: the mask excluded all negatives of this row"
         : "∂L/∂s = 0: the pair of this row is labeled negative, so the row has no term in the loss"
           + (parts.length > 1 ? "; nor has the column" : "");
     }
     const sum = terms.length > 1 ? `[${terms.join(" + ")}]` : terms[0];
+    if (this.lab.by_logits) return `∂L${subscript(i)}/∂z${subscript(i)}${subscript(j)} = ${sum} = ${number(this.result.gradient[i][j])}`;
     const half = weight === 1 ? "" : "½ · ", { gradient } = side ? this.result[side] : this.result;
     return `∂L/∂s = ${half}${sum} / (${count} · ${this.settings.temperature}) = ${number(gradient[i][j])}`;
   }
 
   facts(cell) {
     const [i, j, side] = cell, { similarity, logits, bumps, candidates } = this.result[side ?? "rows"];
-    const judge = this.settings.mask === "guide" ? "of the guide " : "";
-    const probability = ({ candidates, masked, probability, judged, limits }, a, b) => {
+    const guide = this.settings.mask === "guide" ? "of the guide model " : "";
+    const probability = ({ candidates, masked, probability, compared, limits }, a, b) => {
       if (candidates[a][b]) return number(probability[a][b]);
       if (!masked[a][b]) return "excluded";
-      return `removed by the mask: cosine ${judge}${number(judged[a][b])} above ${number(limits[a])}`;
+      return `excluded by the mask: cosine ${guide}${number(compared[a][b])} above ${number(limits[a])}`;
     };
     return [
       `s = ${number(similarity[i][j])}`, `s/τ = ${number(logits[i][j], 2)}`,

@@ -51,6 +51,7 @@ def lab_component(
     pinned: Cell | None = None,
     sliders: Mapping[str, Sequence[float]] | None = None,
     sizes: Sequence[int] | None = None,
+    by_logits: bool = False,
 ) -> LabState:
     """Draw the lab and return its state.
 
@@ -65,6 +66,8 @@ def lab_component(
         sliders: Values of the controls that are sliders, evenly spaced; the temperature always is one.
         sizes: Initial number of pairs, and the numbers from which the user selects, in order; the selected one is
             `st.session_state[key]["pairs"]`. None: all pairs.
+        by_logits: Whether the gradient is that of the loss of each query with respect to its logits, instead of that of
+            the mean loss with respect to the similarities; for one direction of the loss.
     """
     state = _browser_state(st.session_state.get(key) or {}, LabState(settings, compare, pinned), batch)
     data = {
@@ -74,6 +77,7 @@ def lab_component(
         "controls": list(controls),
         "help": {name: _help(name) for name in controls},
         "panels": list(panels),
+        "by_logits": by_logits,
         "sliders": {
             name: {"min": values[0], "max": values[-1], "step": round(values[1] - values[0], 6)}
             for name, values in (sliders or {}).items()

@@ -21,7 +21,8 @@ class Lab {
 
   buildBoards() {
     const { settings, compare } = this.component.data;
-    this.gradientLimit = this.fixedLimit = 1 / (REFERENCE_TEMPERATURE * explainBatch(this.batch, settings).count);
+    const largest = this.by_logits ? 1 : 1 / (REFERENCE_TEMPERATURE * this.explain(settings).count);
+    this.gradientLimit = this.fixedLimit = largest;
     this.isRescaled = false;
     const names = compare ? { settings: "A", compare: "B" } : { settings: "" };
     this.boards = Object.entries(names).map(([key, name]) => new Board(this, name, (settings, isDone) => {
@@ -29,6 +30,14 @@ class Lab {
       if (isDone) this.component.setStateValue(key, settings);
     }));
     this.boardCells.replaceChildren(...this.boards.map((board) => board.root));
+  }
+
+  // All values of the panels; `by_logits`: with the gradient of the loss of each query with respect to its logits.
+  explain(settings) {
+    const result = explainBatch(this.batch, settings);
+    if (!this.by_logits) return result;
+    const unit = result.count * settings.temperature;
+    return { ...result, gradient: result.gradient.map((row) => row.map((value) => value * unit)) };
   }
 
   // The slider over the number of pairs of a lesson, which are the first ones of its batch.

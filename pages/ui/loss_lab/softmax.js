@@ -70,20 +70,21 @@ function masks(settings, positive, anchorIds, candidateIds) {
 const treatsNegatives = (settings) => settings.mask !== "none" || settings.hardness === "in_batch_negatives"
   || settings.decoupled || settings.debiased_prior > 0;
 
-// Similarity to the anchor above which the mask removes a negative, for each pair. judged: cosines of the judge.
-const maskLimits = (judged, { mask, mask_margin: margin, mask_margin_kind: kind }) => judged.map((row, i) =>
+// Similarity to the anchor above which the mask excludes a negative, for each pair. compared: cosines of the trained
+// or the guide model.
+const maskLimits = (compared, { mask, mask_margin: margin, mask_margin_kind: kind }) => compared.map((row, i) =>
   (mask === "none" ? Infinity : row[i] - margin * (kind === "relative" ? Math.abs(row[i]) : 1)));
 
-// Removes from the candidates what the false-negative mask removes; returns the cells that the judge removed.
-// judged: cosines of the judge. labeled: the label of a cell, null if it has none.
-function applyMask({ positives, candidates }, judged, limits, labeled) {
-  const pairs = judged.length;
+// Removes from the candidates what the false-negative mask excludes; returns the cells that it excluded by their cosine.
+// compared: cosines of the trained or the guide model. labeled: the label of a cell, null if it has none.
+function applyMask({ positives, candidates }, compared, limits, labeled) {
+  const pairs = compared.length;
   return matrix(pairs, pairs, (i, j) => {
     if (positives[i][j] || !candidates[i][j]) return false;
     const label = labeled(i, j);
-    const isRemoved = label === null && judged[i][j] > limits[i] + TIE;
-    if (label === true || isRemoved) candidates[i][j] = false;
-    return isRemoved;
+    const isExcluded = label === null && compared[i][j] > limits[i] + TIE;
+    if (label === true || isExcluded) candidates[i][j] = false;
+    return isExcluded;
   });
 }
 
@@ -165,7 +166,7 @@ function prepare(batch, settings) {
     };
     const similarities = products(settings.normalization);
     const cosines = settings.normalization === "l2" ? similarities : products("l2");
-    const judge = settings.mask === "guide" ? batch.guide : cosines, limits = maskLimits(judge.query_to_doc, settings);
+    const guide = settings.mask === "guide" ? batch.guide : cosines, limits = maskLimits(guide.query_to_doc, settings);
     const strength = settings.hardness === "in_batch_negatives" ? settings.hardness_strength : 0;
     const weight = (i, j) => (i === j ? 0 : strength * cosines.query_to_doc[i][j]);
     const bumps = strength ? matrix(pairs, pairs, weight) : null;
@@ -189,11 +190,11 @@ function prepare(batch, settings) {
       doc_to_doc: () => withinSide(documents),
     };
     const cells = names.map((name) => {
-      const [similarity, judged] = [similarities, judge].map((values) =>
+      const [similarity, compared] = [similarities, guide].map((values) =>
         (name === "doc_to_query" ? transpose(values.query_to_doc) : values[name]));
       const { label: labelOf = () => null, ...direction } = build[name]();
-      const masked = applyMask(direction, judged, limits, labelOf);
-      return { name, similarity, judged, limits, ...direction, masked };
+      const masked = applyMask(direction, compared, limits, labelOf);
+      return { name, similarity, compared, limits, ...direction, masked };
     });
     return { similarity: similarities.query_to_doc, positive, cells };
   }

@@ -161,9 +161,9 @@ def _typed() -> LabBatch:
         key=_key("typed"),
     )
     st.caption(
-        "Label 1: positive pair. Label 0: labeled negative, a wrong answer; its query appears again, in a row of its "
-        "own. **Repeated texts** below sets whether the right document of a repeated query is a false negative. "
-        "Add rows at the end of the table."
+        "Label 1: positive pair. Label 0: labeled negative, an irrelevant document; its query appears again, in a row "
+        "of its own. **Repeated texts** below sets whether the relevant document of a repeated query is a false "
+        "negative. Add rows at the end of the table."
     )
     typed = [
         (
@@ -211,9 +211,9 @@ def lab(batch: LabBatch) -> LabState:
     pinned = start.pinned if start.pinned and max(start.pinned[:2]) < len(batch) else None
     second = (start.compare or LabSettings(temperature=0.5)) if is_comparison else None
     if "guide" in (start.settings.mask, second and second.mask) and batch.guide is None:
-        st.caption("Only the example batches have vectors of a guide; the mask `guide` is off for this batch.")
+        st.caption("Only the example batches have vectors of a guide model; the mask `guide` is off for this batch.")
     elif "guide" in (start.settings.mask, second and second.mask):
-        st.caption(f"The guide is the encoder `{GUIDE}`.")
+        st.caption(f"The guide model is `{GUIDE}`.")
     key = _key(f"lab.{st.session_state.get('learn.lab', 0)}")
     state = lab_component(batch, start.settings, key=key, compare=second, pinned=pinned)
     _update(**vars(state))
@@ -235,7 +235,7 @@ def summary(result: Explanation, settings: LabSettings) -> str:
     pull = np.abs(push[first, second])
     row, column = np.unravel_index(int(first_largest(pull.ravel())), pull.shape)
     strongest = f" The strongest push is on {first} {row + 1} and {second} {column + 1}." if pull.max() > 0 else ""
-    among = " of the documents that the mask leaves" if settings.mask != "none" else ""
+    among = " of the documents that the mask does not exclude" if settings.mask != "none" else ""
     return (
         f"{int(best.sum())} of {int(anchors.sum())} queries rank a positive first{among}. At temperature "
         f"{settings.temperature:g}, the effective number of negatives of a query is {result.effective_negatives:.1f} "

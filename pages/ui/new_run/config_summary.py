@@ -226,8 +226,8 @@ def _directions(loss: Any) -> str:
 def _treatment(loss: Any) -> Iterator[str]:
     """Name what an in-batch loss does with its negatives, and what any loss does with its dimensions."""
     if getattr(loss, "mask", "none") != "none":
-        judge = "the model" if loss.mask == "self" else loss.mask_guide
-        yield f"false-negative mask by {judge} ({loss.mask_margin_kind} margin {loss.mask_margin:g})"
+        guide = "the model" if loss.mask == "self" else loss.mask_guide
+        yield f"false-negative mask by {guide} ({loss.mask_margin_kind} margin {loss.mask_margin:g})"
     if getattr(loss, "hardness", "none") != "none":
         yield f"hardness weights {loss.hardness_strength:g} on {loss.hardness.replace('_', ' ')}"
     if getattr(loss, "decoupled", False):

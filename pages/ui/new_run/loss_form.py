@@ -126,7 +126,7 @@ def _draw_fields(section: str, loss: str) -> None:
 
 
 def _draw_mask_measurements(section: str) -> None:
-    """Draw how many of the documents that a mask removes are right answers, where the labels are known."""
+    """Draw how many of the documents that a mask excludes are relevant, where the labels are known."""
     kind = st.session_state[config_form.key(PAGE, section, "mask_margin_kind")]
     margin = st.session_state[config_form.key(PAGE, section, "mask_margin")] or 0.0
     rows = measured_masks(kind, margin)
@@ -136,8 +136,8 @@ def _draw_mask_measurements(section: str) -> None:
 
     st.caption(
         f"Mask with margin {formatting.number(rows[0]['margin'])}, measured on labeled data with the bundled encoder "
-        f"before training. Removed documents that are right answers: {listed('precision')}. "
-        f"Right answers that are removed: {listed('recall')}."
+        f"before training. Excluded documents that are relevant: {listed('precision')}. "
+        f"Relevant documents that are excluded: {listed('recall')}."
     )
 
 

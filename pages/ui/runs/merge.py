@@ -28,7 +28,7 @@ ABOUT = (
 
 def draw(run: Run) -> None:
     """Draw the curve of a run with the slider for alpha, its progress, or the button that computes it."""
-    st.markdown("**Merge with the start**")
+    st.markdown("**Merge with the initial weights**")
     st.caption(ABOUT)
     if run.config().encoder.reinit_layers:
         st.caption("This run started from re-initialized layers, so its model cannot be merged with its start.")

@@ -272,6 +272,9 @@ def _draw_best_setting(group: str, runs: list[Run], summary: Summary) -> None:
     interval = intervals(summary, runs)[0]
     value = formatting.metric(cell["mean"]) + (f" {interval}" if interval.startswith("[") else "")
     st.text(f"{cell_name(cell)}: {formatting.metric_name(summary['metric'])} {value}{over}")
+    settings = len(summary["settings"])
+    if (done := sum(one["mean"] is not None for one in summary["settings"])) < settings:
+        st.caption(f"The best so far: {done} of {settings} settings have a finished run.")
     if (compared := best_against_next(summary, runs)) is not None:
         st.caption(display.escaped(compared))
     if not users.current_user().may_launch:  # a config has paths of the server
