@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from pathlib import Path
 
@@ -253,6 +254,21 @@ def test_a_run_that_was_stopped_in_the_queue_is_queued_again(small_config, tmp_p
     assert Queue(store.root).snapshot().waiting[-1] == again.id
     assert resume(store, waiting, start=lambda store: None).id == again.id
     assert [run.id for run in without_resumed(store.list())] == [again.id]
+
+
+def test_a_run_of_a_group_that_was_stopped_before_its_first_step_is_queued_with_its_number(small_config, tmp_path):
+    store, group = RunStore(tmp_path), "20260101-000000-sweep-4efb"
+    run = store.create(small_config, f"{group}-005-temperature-0.2")
+    run.update_status(group=group, started=1.0, state="stopped")
+    assert can_resume(run)
+    for _ in range(2):  # the second time, of the run that resumed the first one
+        again = resume(store, run, start=lambda store: None)
+        assert re.fullmatch(r"\d{8}-\d{6}-4efb-005-temperature-0\.2-[0-9a-f]{4}", again.id)
+        assert again.status().group == group
+        again.update_status(state="stopped")
+        run = again
+    run.update_status(step=1)
+    assert not can_resume(run)
 
 
 def test_sparse_files_are_not_copied(store, config):

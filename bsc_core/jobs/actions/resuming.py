@@ -1,11 +1,12 @@
 """Resuming a stopped, lost or failed run: a new run that starts from its last good checkpoint.
 
-A run that was stopped while it waited in the queue is queued again, also as a new run.
+A run that was stopped before its first step is queued again, also as a new run.
 
 The old run is not changed. What the new one needs is copied, so either may be deleted.
 """
 
 import json
+import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -30,6 +31,7 @@ from bsc_core.runs import (
     PREVIOUS_NAMES,
     RESUMED,
     Run,
+    RunStatus,
     RunStore,
     new_run_id,
 )
@@ -41,19 +43,20 @@ COPIED = (
 _OF_WAITING_RUN = ("false_negatives", "marks", "group.json")
 _OF_OLD_MODEL = ("evaluation/after", EVALUATION_SIZES, PREVIOUS_NAMES[EVALUATION_SIZES], INTERVALS)
 SPARSE_ABOVE = 2**28  # bytes
+GROUP_CHARACTERS = 4  # of the end of the id of a group, with which the short names of its runs start
 _BUSY_SECONDS = 5.0
 
 
 def can_resume(run: Run) -> bool:
-    """Return whether a run ended early and has a checkpoint, or was stopped before it started."""
+    """Return whether a run ended early and has a checkpoint, or was stopped before its first step."""
     ended_early = run.status().state in ("stopped", "lost", "failed")
     return ended_early and (_checkpoint_names(run) != [] or never_started(run))
 
 
 def never_started(run: Run) -> bool:
-    """Return whether a run was stopped while it waited in the queue."""
+    """Return whether a run was stopped before its first training step."""
     status = run.status()
-    return status.state == "stopped" and status.started is None and not _checkpoint_names(run)
+    return status.state == "stopped" and status.step == 0 and not _checkpoint_names(run)
 
 
 def continue_run(store: RunStore, run: Run) -> Run:
@@ -152,9 +155,19 @@ def _create(store: RunStore, run: Run, *, is_queued: bool = False) -> Run:
         draft.update_status(group=status.group, message=message, step=position["step"], steps=status.steps, **best)
 
     try:
-        return store.create(config, new_run_id(config), fill)
+        return store.create(config, new_run_id(config.model_copy(update={"name": _words(run, status)})), fill)
     except OSError as error:
         raise JobError(f"run {run.id}: it could not be copied ({error}); free disk space, then retry") from error
+
+
+def _words(run: Run, status: RunStatus) -> str:
+    """Return the words of the id of a run that resumes one: those of its number in a group, else its name."""
+    if status.group is None:
+        return run.config().name
+    start = len(status.group) - GROUP_CHARACTERS
+    if run.id.startswith(f"{status.group}-"):
+        return run.id[start:]
+    return re.sub(r"^\d{8}-\d{6}-(.+)-[0-9a-f]{4}$", r"\1", run.id)  # it resumes such a run itself
 
 
 def _copy_launch_environment(run: Run, draft: Run) -> None:
