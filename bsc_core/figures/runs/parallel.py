@@ -25,7 +25,7 @@ FEW = 8  # number of values up to which each has a tick
 LOG_FROM = 10.0  # ratio of largest to smallest value from which an axis is logarithmic
 LARGEST = 1e300  # larger numbers are shown as names
 NOT_SET = "not set"
-METRIC_AXIS = alt.Axis(tickCount=5, format=".3f")
+METRIC_AXIS = alt.Axis(tickCount=5, format=".3f", tickMinStep=0.001)  # without equal labels
 COLOR = alt.Color("color:N", scale=None)
 
 
