@@ -238,11 +238,14 @@ def problems(data: DatasetSplits, findings: list[AuditFinding], show: Callable[[
     present = [one for one, *_ in kinds if not is_filtered(data, one)]
     found = [one for one in present if one.severity != "info"]
     lines = [f"{ICONS[one.severity]} {display.escaped(one.title)}" for one in found[:PROBLEMS_SHOWN]]
+    others = len(found) - PROBLEMS_SHOWN
+    lines += [f"and {formatting.plural(others, 'other problem')}"] if others > 0 else []
     with st.container(horizontal=True, vertical_alignment="center", key="data.problems"):
         st.markdown("  \n".join(lines) or ":green[:material/check_circle:] No errors or warnings.", width="content")
         number = formatting.plural(len(present), "finding" if found else "note")
-        number += f" and {formatting.count(len(kinds) - len(present))} fixed" if len(present) < len(kinds) else ""
-        st.button(f"Show {number} of the audit", key="data.findings", type="tertiary", icon=ARROW, on_click=show)
+        fixed = len(kinds) - len(present)
+        more = f" ({formatting.count(fixed)} more {'is' if fixed == 1 else 'are'} fixed)" if fixed else ""
+        st.button(f"Show {number} of the audit{more}", key="data.findings", type="tertiary", icon=ARROW, on_click=show)
 
 
 def figures(data: DatasetSplits) -> None:
