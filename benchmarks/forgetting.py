@@ -18,14 +18,15 @@ from scipy.stats import t
 from bsc_core.jobs.actions.merging import merge_curve
 from bsc_core.reproduction.catalog import CLAIMS, RECOMMENDED_SETTINGS
 from bsc_core.reproduction.claims import Claim
-from bsc_core.reproduction.runs import plan_runs
+from bsc_core.reproduction.runs import latest_attempt, plan_runs
 from bsc_core.runs import GENERAL, GENERAL_SCORE, Run, RunStore
 
 
 def trained_runs(claim: Claim, data: Path, runs: Path) -> list[Run]:
     """Return the finished runs of a claim, by seed."""
-    planned = [RunStore(runs).get(planned.id) for planned in plan_runs(claim, "full", data=data, runs=runs)]
-    return [run for run in planned if run.exists and run.status().state == "done"]
+    planned = plan_runs(claim, "full", data=data, runs=runs)
+    found = (latest_attempt(RunStore(runs), one.id) for one in planned)
+    return [run for run in found if run.exists and run.status().state == "done"]
 
 
 def changes(run: Run, metric: str) -> tuple[float, float]:

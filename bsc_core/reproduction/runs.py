@@ -178,7 +178,7 @@ def train_planned(planned: PlannedRun, store: RunStore, train: Train) -> Run:
     Raises:
         RunError: training did not finish, or the run that exists has other settings.
     """
-    run = _attempt(store, planned.id)
+    run = latest_attempt(store, planned.id)
     if run.exists:
         _check_settings(planned, run)
     if not (run.exists and run.status().state == "done"):
@@ -188,7 +188,7 @@ def train_planned(planned: PlannedRun, store: RunStore, train: Train) -> Run:
     return run
 
 
-def _attempt(store: RunStore, base: str) -> Run:
+def latest_attempt(store: RunStore, base: str) -> Run:
     """Return the finished run of these settings, else the one to train: queued or not created yet."""
     number, run = 1, Run(store.root / base)
     while run.exists and run.status().state not in ("done", "queued"):
@@ -231,7 +231,7 @@ def _settings(config: RunConfig, *, only_subset: bool) -> dict[str, Any]:
 def _train(planned: PlannedRun, run: Run, store: RunStore, train: Train) -> None:
     claim, arm, values = planned.claim, planned.arm, dict(planned.values)
     if planned.after is not None:
-        parent = _attempt(store, planned.after)
+        parent = latest_attempt(store, planned.after)
         values["encoder"] = {**values.get("encoder", {}), "name": f"run:{parent.id}"}
     name = f"{claim.arms[arm].title}, seed {planned.seed}"[:80]
     run = store.create(make_config({**values, "name": name}, source=f"claim {claim.name}"), run.id)
