@@ -29,6 +29,7 @@ STUDENTS = "all students"  # the user of their tasks
 NICENESS = 5  # of tasks and training on POSIX: the app, at 0, gets three times their share of a busy processor
 MAX_WAITING = 20  # tasks of a user that wait for a place; the oldest of more is forgotten
 UNREAD_SECONDS = 10  # after which a replaceable task whose progress nobody reads makes place for another
+TERMINATION_SECONDS = 5.0  # after which a canceled task is killed
 MAX_TASKS = "BSC_MAX_TASKS"  # environment variable: tasks that may run at the same time
 REQUEST = "request.json"
 LOCK = ".lock"  # held by the process of a task, which other apps with the same cache do not start again or remove
@@ -201,7 +202,11 @@ def cancel(folder: Path) -> None:
     child = _children.get(folder)
     if child is not None and child.running:
         child.process.terminate()
-        child.process.wait()
+        try:
+            child.process.wait(TERMINATION_SECONDS)
+        except subprocess.TimeoutExpired:  # compiled code can delay or lose the signal
+            child.process.kill()
+            child.process.wait()
 
 
 def reset(folder: Path) -> None:
@@ -217,7 +222,9 @@ def _end_unread(user: str | None) -> bool:
     if not unread:
         return False
     folder = min(unread, key=lambda one: _children[one].read_at)
-    cancel(folder)
+    process = _children[folder].process
+    process.kill()  # at once, since the lock is held
+    process.wait()
     _remove(folder)
     return True
 

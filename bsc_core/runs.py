@@ -92,7 +92,8 @@ _LARGEST_NUMBER = 1e15
 _Number = Annotated[float, Field(ge=-_LARGEST_NUMBER, le=_LARGEST_NUMBER)] | None
 _Time = Annotated[float, Field(ge=0, le=1e11)]  # until the year 5138
 _Count = Annotated[int, Field(ge=0, le=10**12)]
-_Metrics = Annotated[dict[str, _Number], Field(max_length=500)]
+_Name = Annotated[str, Field(max_length=200)]
+_Metrics = Annotated[dict[_Name, _Number], Field(max_length=500)]
 _Type = TypeVar("_Type")
 
 
@@ -135,7 +136,7 @@ class _RunResult(BaseModel, extra="allow"):
 
     state: str = ""
     best_epoch: _Count | None = None
-    precision: str = ""
+    precision: Literal["", "fp32", "bf16", "fp16"] = ""
     device: str = ""
     steps: _Count | None = None
     train_characters_per_second: _Number = None
@@ -236,7 +237,7 @@ class RunStatus:
     message: str = ""
     error: str | None = None
     eta_seconds: _Number = None
-    metric_name: Annotated[str, Field(max_length=200)] | None = None
+    metric_name: _Name | None = None
     metric_best: _Number = None
     metric_low: _Number = None  # lower end of the confidence interval of `metric_best`, once finished
     metric_high: _Number = None  # upper end

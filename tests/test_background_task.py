@@ -21,6 +21,7 @@ from tests.helpers.waiting import wait_for_task, wait_until
 
 TASK = """
 import os
+import signal
 import sys
 import time
 from bsc_core.background_task import run_task, write_progress
@@ -28,6 +29,10 @@ from bsc_core.background_task import run_task, write_progress
 def perform(folder, request):
     write_progress(folder, 1, 4, "working")
     if request == "sleep":
+        time.sleep(600)
+    if request == "deaf":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        write_progress(folder, 2, 4, "deaf")
         time.sleep(600)
     if request == "exit":
         sys.exit(3)
@@ -224,6 +229,17 @@ def test_a_cancelled_task_has_ended_when_the_call_returns(module: str, tmp_path:
     background_task.cancel(folder)
     assert child.poll() is not None
     assert not psutil.pid_exists(child.pid), "the process is reaped"
+
+
+def test_a_cancelled_task_that_ignores_the_signal_is_killed(
+    module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(background_task, "TERMINATION_SECONDS", 0.1)
+    folder = tmp_path / "task"
+    start(folder, module, "deaf")
+    wait_until(lambda: read_progress(folder).doing == "deaf", "the task to ignore the signal")
+    background_task.cancel(folder)
+    assert background_task._children[folder].process.poll() not in (None, 0)
 
 
 def test_a_task_that_ends_is_reaped_although_nobody_looks(module: str, tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def validation_message(error: ValidationError) -> str:
 def first_problem(error: ValidationError) -> str:
     """Return the location and the message of the first validation error of another model."""
     first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-    location = ".".join(map(str, first["loc"]))
+    location = ".".join(str(part)[:MAX_VALUE_LENGTH] for part in first["loc"])
     return f"{location}: {first['msg']}" if location else first["msg"]
 
 

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -29,10 +29,11 @@ def copy_weights(model: nn.Module) -> Weights:
     return {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
 
 
-def average_weights(models: Sequence[Mapping[str, Tensor]], shares: Sequence[float] | None = None) -> Weights:
+def average_weights(models: Iterable[Mapping[str, Tensor]], shares: Sequence[float] | None = None) -> Weights:
     """Return the sum of shares[i] * models[i], computed in float64 and returned in the types of the first model.
 
-    A model with a share of 0 has no influence. Integers, such as position numbers, are those of the first model.
+    A model with a share of 0 has no influence. Integers, such as position numbers, are those of the first model. The
+    models are read one after the other, so an iterator needs the memory of one of them.
 
     Args:
         models: Weights by name, of the same names and shapes.
@@ -41,26 +42,31 @@ def average_weights(models: Sequence[Mapping[str, Tensor]], shares: Sequence[flo
     Raises:
         ModelError: Names or shapes differ.
     """
-    shares = [1 / len(models)] * len(models) if shares is None else shares
-    first, *others = models
-    for other in others:
-        name = next((name for name in {**first, **other} if _shape(first, name) != _shape(other, name)), None)
+    if shares is None:
+        models = list(models)
+        shares = [1 / len(models)] * len(models)
+    first: Mapping[str, Tensor] = {}
+    totals: Weights = {}
+    for share, model in zip(shares, models, strict=True):
+        if not first:
+            first = {name: tensor if tensor.is_floating_point() else tensor.clone() for name, tensor in model.items()}
+            totals = {
+                name: torch.zeros(tensor.shape, dtype=torch.float64)
+                for name, tensor in first.items()
+                if tensor.is_floating_point()
+            }
+        name = next((name for name in {**first, **model} if _shape(first, name) != _shape(model, name)), None)
         if name is not None:
             raise ModelError(
-                f"the models have different architectures ({name} is {_shape(first, name)} and {_shape(other, name)}); "
+                f"the models have different architectures ({name} is {_shape(first, name)} and {_shape(model, name)}); "
                 "average models that were trained from the same encoder"
             )
-    used = [(share, model) for share, model in zip(shares, models, strict=True) if share]
-    averages: Weights = {}
-    for name, tensor in first.items():
-        if not tensor.is_floating_point():
-            averages[name] = tensor.clone()
-            continue
-        total = torch.zeros(tensor.shape, dtype=torch.float64)
-        for share, model in used:
+        for name, total in totals.items() if share else ():
             total.add_(model[name].detach().to("cpu", torch.float64), alpha=share)
-        averages[name] = total.to(tensor.device, tensor.dtype)
-    return averages
+    return {
+        name: totals[name].to(tensor.device, tensor.dtype) if name in totals else tensor
+        for name, tensor in first.items()
+    }
 
 
 def interpolate(start: Mapping[str, Tensor], trained: Mapping[str, Tensor], alpha: float) -> Weights:

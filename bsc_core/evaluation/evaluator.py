@@ -68,7 +68,7 @@ class Evaluator:
 
     def main_metric(self, results: Mapping[str, Metrics]) -> tuple[str, float]:
         """Return the name and value of the dev metric that compares checkpoints; see `main_metric`."""
-        return main_metric(results["dev"], self.config.metric)
+        return main_metric(results.get("dev") or {}, self.config.metric)
 
 
 @dataclass(frozen=True, eq=False)

@@ -139,6 +139,23 @@ def test_averages_of_seeds_and_of_checkpoints(run: Run, tmp_path: Path, capsys: 
     assert (status, "its start has random layers" in report["error"]) == (2, True)
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "error"),
+    [
+        ("evaluation/before", {}, "do not define any of its defaults; metrics they define: none"),
+        ("evaluation/before", {"dev": {"x" * 400_000: 0.1}}, "before.json"),
+        ("result", {"precision": "fp9"}, "result.json"),
+    ],
+)
+def test_a_damaged_run_is_not_merged(
+    run: Run, capsys: pytest.CaptureFixture[str], name: str, content: object, error: str
+) -> None:
+    (run.folder / f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
+    status, report = merge(capsys, run, run.id)
+    assert (status > 0, error in report["error"]) == (True, True), report["error"][:500]
+    assert len(report["error"]) < 1_000
+
+
 def test_a_point_above_the_suggested_alpha_is_also_evaluated(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def evaluate(candidates: merging.Candidates, weights: Weights) -> merging.Point:
         name, trained = next((name, value) for name, value in candidates.trained.items() if value.is_floating_point())

@@ -7,7 +7,7 @@ of `merge_curve` to result.json; `{"run": folder, "alpha": number}` saves the me
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -161,7 +161,8 @@ def merge_curve(
     folders = _models(runs, last)
     candidates = Candidates(runs[0])
     averaged = len(folders) > 1 or last is not None
-    trained = average_weights([*map(candidates.weights_of, folders.values())]) if averaged else candidates.trained
+    shares = [1 / len(folders)] * len(folders)
+    trained = average_weights(map(candidates.weights_of, folders.values()), shares) if averaged else candidates.trained
 
     def point(value: float) -> Point:
         on_progress(len(points) + 1, len(alphas) + 2, f"evaluating alpha = {value:g}")
@@ -226,13 +227,17 @@ def average_models(
     """
     folders = _models(runs, last)
     on_progress(0, len(folders) + 2, "loading the models")
-    candidates, points, models = Candidates(runs[0]), [], []
-    for number, (name, folder) in enumerate(folders.items(), start=1):
-        on_progress(number, len(folders) + 2, f"evaluating {name}")
-        models.append(candidates.weights_of(folder))
-        points.append({"model": name, **candidates.evaluate(models[-1])})
+    candidates, points = Candidates(runs[0]), []
+
+    def evaluated() -> Iterator[Weights]:
+        for number, (name, folder) in enumerate(folders.items(), start=1):
+            on_progress(number, len(folders) + 2, f"evaluating {name}")
+            weights = candidates.weights_of(folder)
+            points.append({"model": name, **candidates.evaluate(weights)})
+            yield weights
+
+    average = average_weights(evaluated(), [1 / len(folders)] * len(folders))
     on_progress(len(folders) + 1, len(folders) + 2, "evaluating the average")
-    average = average_weights(models)
     points.append({"model": "average", **candidates.evaluate(average)})
     if output is not None:
         about = {"averaged models": ", ".join(folders)}
