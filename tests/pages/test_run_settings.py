@@ -10,7 +10,7 @@ from unittest.mock import Mock
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from bsc_core.config import DataConfig, RunConfig, make_config
+from bsc_core.config import DataConfig, NegativesConfig, RunConfig, make_config
 from bsc_core.data.sample_data import sample_config, sample_nli_config
 from bsc_core.runs import Run, RunStore
 from pages.ui.data import uploads
@@ -94,6 +94,8 @@ def test_an_imported_dataset_is_shown_by_its_name(runs: RunStore, tmp_path: Path
     for number, size in enumerate((data.dev_size, 0.3)):  # the second run was launched with other settings of the data
         changed = config(0).model_copy(update={"data": data.model_copy(update={"dev_size": size})})
         runs.create(changed, f"20260101-00000{number}-run-{number}")
+    mined = data.model_copy(update={"negatives": NegativesConfig()})  # newer, and closer in no other setting
+    uploads.register(uploads.folder_for(path, "mined"), "Mined", mined)
     names = set(open_page("runs").dataframe[0].value["Dataset"])
     assert names == {"My pairs", "My pairs (with other data settings, such as filters)"}
 

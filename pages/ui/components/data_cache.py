@@ -187,9 +187,14 @@ def dataset_key(data: DataConfig) -> str | None:
     )
 
 
-def dataset_of_file(train: str) -> str | None:
-    """Return the key of the first dataset whose training pairs are in this file, however it is read; None if none."""
-    return next((key for key, choice in datasets().items() if choice.data.train == train), None)
+def dataset_of_file(data: DataConfig) -> str | None:
+    """Return the key of the dataset of the same file of training pairs with most equal settings; None if none."""
+
+    def equal_settings(other: DataConfig) -> int:
+        return sum(getattr(other, name) == value for name, value in data)
+
+    same = {key: equal_settings(choice.data) for key, choice in datasets().items() if choice.data.train == data.train}
+    return max(same, key=lambda key: same[key], default=None)
 
 
 def data_config(key: str) -> DataConfig:

@@ -262,7 +262,7 @@ def _write_choices(choices: Mapping[str, str]) -> None:
 def _dataset_of(run_id: str | None) -> str | None:
     """Return the key of the dataset of a run; None if there is no such run or dataset."""
     data = _data_of(run_id)
-    return None if data is None else data_cache.dataset_key(data) or data_cache.dataset_of_file(data.train)
+    return None if data is None else data_cache.dataset_key(data) or data_cache.dataset_of_file(data)
 
 
 def _data_of(run_id: str | None) -> DataConfig | None:

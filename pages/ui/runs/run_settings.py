@@ -80,7 +80,7 @@ def _dataset_names(datasets: Mapping[str, DataConfig]) -> dict[str, str]:
     for text, data in datasets.items():
         if key := data_cache.dataset_key(data):
             names[text] = labels[key]
-        elif key := data_cache.dataset_of_file(data.train):
+        elif key := data_cache.dataset_of_file(data):
             names[text] = f"{labels[key]} (with other data settings, such as filters)"
         else:
             names[text] = "/".join(data.train.rstrip("/").rsplit("/", parts)[-parts:])
