@@ -17,7 +17,7 @@ from streamlit.testing.v1 import AppTest
 
 from bsc_core import formatting
 from bsc_core.batching import STRATEGIES, BatchPlan, PlanStats, build_plan, plan_hardness, plan_stats
-from bsc_core.config import BatchingConfig, DataConfig, NegativesConfig, RunConfig
+from bsc_core.config import BatchingConfig, DataConfig, NegativesConfig, RunConfig, make_config
 from bsc_core.data import PairDataset, load_data, read_pairs
 from bsc_core.data.decisions import Decision, add_decisions, read_decisions, undo_decisions, with_decisions
 from bsc_core.errors import InputError
@@ -29,7 +29,7 @@ from pages.ui.batches import batch_view, plan_controls, plans, source, triage
 from pages.ui.components import data_cache, display
 from pages.ui.data import uploads
 from pages.ui.runs.actions import SECTIONS
-from tests.helpers.pages import open_page, open_page_in_app, page_text, prepare_page
+from tests.helpers.pages import config_file, open_page, open_page_in_app, page_text, prepare_page
 from tests.helpers.waiting import PATIENCE_SECONDS, wait_for_task
 
 PRESET = PRESETS["recommended"].values
@@ -610,8 +610,13 @@ def test_only_a_cell_of_the_matrix_can_be_clicked(
 
 
 def test_the_plan_of_a_run_is_trained_with_all_its_settings(finished: Run) -> None:
+    data = finished.config().data
+    uploads.register(uploads.folder_for(data.train), "Other", data.model_copy(update={"dev_size": 0.1}))
     app = open_page_in_app("batches", run=finished.id)
     assert "All settings are those of the run." in page_text(app)
     app.button(key="batches.train").click().run()
     config = finished.config().model_dump()
     assert app.session_state["sent_settings"] == {section: config[section] for section in SECTIONS}
+    assert app.title[0].value.startswith("New run ")
+    launched = make_config(config_file(app)).data
+    assert launched == finished.config().data  # also where a dataset of the same file has other settings

@@ -22,7 +22,7 @@ from pages.ui.batches.source import BatchSource
 from pages.ui.components import page_layout, url
 from pages.ui.components.glossary import TERMS, help_text
 from pages.ui.new_run.config_summary import SOURCES, batching_fields
-from pages.ui.runs.actions import SECTIONS
+from pages.ui.runs.actions import SECTIONS, saved_dataset_key
 
 ORDER = (
     *("random", "sequential", "nearest", "words", "clusters", "neighbors", "premises"),
@@ -245,6 +245,10 @@ def draw_train_button(settings: PlanSettings, strategy: str, source: BatchSource
     if mask is not None:
         kind = "relative" if mask.relative else "absolute"
         sent["loss"] |= {"mask": "self", "mask_margin": mask.margin, "mask_margin_kind": kind}
+    run = source.run
+    dataset = None if run is None else lambda: saved_dataset_key(run.config().data, run)  # that of the planned rows
     with page_layout.action_bar():
-        page_layout.next_step_button("Train with this plan", "train", key="batches.train", settings=sent)
+        page_layout.next_step_button(
+            "Train with this plan", "train", key="batches.train", settings=sent, dataset=dataset
+        )
         st.caption(about, width="content")

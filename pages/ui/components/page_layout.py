@@ -1,7 +1,7 @@
 """Layout of every page: title, context bar with its values in the URL, jobs in the sidebar, links to other pages."""
 
 import runpy
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -298,11 +298,21 @@ def next_step_button(
     key: str,
     primary: bool = True,
     settings: dict[str, dict[str, Any]] | None = None,
+    dataset: Callable[[], str] | None = None,
     **params: str,
 ) -> None:
-    """Draw a button that opens the next page, with these settings for the New run page; place it in `action_bar`.
+    """Draw a button that opens the next page; place it in `action_bar`.
 
     Nothing is drawn for a page that the user may not open.
+
+    Args:
+        label: Label of the button.
+        name: Name of the page.
+        key: Session key of the button.
+        primary: Whether the button is the main one of the page.
+        settings: Settings for the New run page.
+        dataset: Returns the key of the dataset to select, called after a click.
+        params: Parameters of the URL.
     """
     if not users.may_open(name):
         return
@@ -310,7 +320,7 @@ def next_step_button(
     if st.button(label, key=key, type=kind, icon=":material/arrow_forward:", icon_position="right"):
         if settings is not None:
             send_settings(settings)
-        switch_page(name, **params)
+        switch_page(name, **params, **({} if dataset is None else {"dataset": dataset()}))
 
 
 def empty_state(text: str, button: str, name: str, *, key: str, **params: str) -> None:
