@@ -28,7 +28,7 @@ from bsc_core.formatting import plural
 STUDENTS = "all students"  # the user of their tasks
 NICENESS = 5  # of tasks and training on POSIX: the app, at 0, gets three times their share of a busy processor
 MAX_WAITING = 20  # tasks of a user that wait for a place; the oldest of more is forgotten
-UNREAD_SECONDS = 10  # after which a replaceable task whose progress nobody reads makes place for another
+UNREAD_SECONDS = 70  # browsers delay timers of hidden tabs to a minute; then a replaceable task makes place for another
 TERMINATION_SECONDS = 5.0  # after which a canceled task is killed
 MAX_TASKS = "BSC_MAX_TASKS"  # environment variable: tasks that may run at the same time
 REQUEST = "request.json"
@@ -117,40 +117,48 @@ def start(
         RunError: Its folder cannot be written.
     """
     with _children_lock:
-        child = _children.get(folder)
-        if child is not None and (child.running or (folder / REQUEST).is_file()):  # its folder may have been removed
+        child, is_stored = _children.get(folder), (folder / REQUEST).is_file()  # its folder may have been removed
+        if child is not None and (child.running or is_stored):
             return
-        try:
-            atomic_write(folder / REQUEST, as_json(request))
-        except OSError as error:
-            raise RunError(f"{folder}: the task cannot be started ({error_reason(error)}); free disk space") from None
-        in_pool = [child for child in _children.values() if (child.user == STUDENTS) == (user == STUDENTS)]
-        running = [child.user for child in in_pool if child.running]
-        own = 0 if user is None else running.count(user)
-        is_allowed = len(running) < max_tasks() and own < max(1, max_tasks() // 2)
-        if not is_allowed and not _end_unread(user):
-            is_full = len(running) >= max_tasks()
-            scope = "this server" if is_full else STUDENTS if user == STUDENTS else "one user"
-            number = len(running) if is_full else own
-            tasks, verb = plural(number, "background task"), "is" if number == 1 else "are"
-            os.utime(folder / REQUEST, (0, 0))  # older than those of tasks that were started, for `remove_oldest`
-            _waiting[folder] = _Waiting(module, environment, user, replaceable)
-            of_user = [one for one, waiting in list(_waiting.items()) if waiting.user == user]
-            for oldest in of_user[:-MAX_WAITING]:
-                _waiting.pop(oldest, None)
-            return write_progress(folder, 0, 1, f"waiting, since {tasks} {verb} running, the maximum of {scope}")
-        _waiting.pop(folder, None)
-        (folder / PROGRESS).unlink(missing_ok=True)
-        variables = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **(environment or {})}
-        command = [sys.executable, "-P", "-m", module, str(folder)]
-        with (folder / LOG).open("ab") as log:
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=variables)
-        priority = NICENESS
-        if sys.platform == "win32":
-            priority = psutil.BELOW_NORMAL_PRIORITY_CLASS
-        with suppress(psutil.Error):  # it has ended already
-            psutil.Process(process.pid).nice(priority)
-        _children[folder] = _Child(process, user, replaceable, time.monotonic())
+        if not (is_stored and folder in _waiting):
+            try:
+                atomic_write(folder / REQUEST, as_json(request))
+            except OSError as error:
+                reason = error_reason(error)
+                raise RunError(f"{folder}: the task cannot be started ({reason}); free disk space") from None
+        _start_or_wait(folder, _Waiting(module, environment, user, replaceable))
+
+
+def _start_or_wait(folder: Path, task: _Waiting) -> None:
+    """Start a task whose request is stored, or let it wait for a place; the lock is held."""
+    in_pool = [child for child in _children.values() if (child.user == STUDENTS) == (task.user == STUDENTS)]
+    running = [child.user for child in in_pool if child.running]
+    own = 0 if task.user is None else running.count(task.user)
+    is_allowed = len(running) < max_tasks() and own < max(1, max_tasks() // 2)
+    if not is_allowed and not _end_unread(task.user):
+        is_full = len(running) >= max_tasks()
+        scope = "this server" if is_full else STUDENTS if task.user == STUDENTS else "one user"
+        number = len(running) if is_full else own
+        tasks, verb = plural(number, "background task"), "is" if number == 1 else "are"
+        os.utime(folder / REQUEST, (0, 0))  # older than those of tasks that were started, for `remove_oldest`
+        _waiting[folder] = task
+        of_user = [one for one, waiting in list(_waiting.items()) if waiting.user == task.user]
+        for oldest in of_user[:-MAX_WAITING]:
+            _waiting.pop(oldest, None)
+        return write_progress(folder, 0, 1, f"waiting, since {tasks} {verb} running, the maximum of {scope}")
+    _waiting.pop(folder, None)
+    os.utime(folder / REQUEST)
+    (folder / PROGRESS).unlink(missing_ok=True)
+    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **(task.environment or {})}
+    command = [sys.executable, "-P", "-m", task.module, str(folder)]
+    with (folder / LOG).open("ab") as log:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=variables)
+    priority = NICENESS
+    if sys.platform == "win32":
+        priority = psutil.BELOW_NORMAL_PRIORITY_CLASS
+    with suppress(psutil.Error):  # it has ended already
+        psutil.Process(process.pid).nice(priority)
+    _children[folder] = _Child(process, task.user, task.replaceable, time.monotonic())
     reap(process)
 
 
@@ -164,14 +172,13 @@ def read_progress(folder: Path) -> TaskProgress:
 
     `error` is also set if its process ended early.
     """
-    if (waiting := _waiting.get(folder)) is not None:
-        try:
-            request = json.loads((folder / REQUEST).read_text(encoding="utf-8"))
-        except (OSError, ValueError):  # the folder was removed
-            _waiting.pop(folder, None)
-        else:
-            user, replaceable = waiting.user, waiting.replaceable
-            start(folder, waiting.module, request, waiting.environment, user=user, replaceable=replaceable)
+    if folder in _waiting:
+        with _children_lock:
+            if (waiting := _waiting.get(folder)) is not None:
+                if (folder / REQUEST).is_file():
+                    _start_or_wait(folder, waiting)
+                else:  # the folder was removed
+                    _waiting.pop(folder, None)
     try:
         stored = json.loads((folder / PROGRESS).read_text(encoding="utf-8"))
         progress = TaskProgress(**{name: stored[name] for name in ("done", "total", "doing", "error")})

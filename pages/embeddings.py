@@ -32,7 +32,7 @@ with display.show_errors():
     is_selected = bool(words or len(lassoed))
     listed = selected if is_selected else changed
     text_id = int(selected[0]) if len(selected) == 1 else selection.selected_text(data, listed)
-    marked = selected if text_id is None else np.array([text_id], dtype=np.int32)
+    marked = selected if len(selected) or text_id is None else np.array([text_id], dtype=np.int32)
 
     clicked = pair_matrix.load_pair(data, rows)
     layout, umap_folder = map_view.load_maps(data, rows, method, in_use=len(clicked) > 0 or len(marked) > 0)
@@ -53,8 +53,7 @@ with display.show_errors():
         with st.container(horizontal=True, vertical_alignment="center"):
             st.markdown(f"**{display.escaped(selection.selected_title(selected, words, lassoed))}**", width="content")
             selection.draw_clear_buttons(data, words, lassoed)
-    map_cell, *list_cells = st.columns([2, 1] if len(selected) else 1)  # the list of texts is beside the map
-    with map_cell, map_view.frame(data, layout, method, umap_folder, number_selected=number, change=change):
+    with map_view.frame(data, layout, method, umap_folder, number_selected=number, change=change):
         drawn = map_view.draw_maps(
             data, layout, colorings, selected=marked, trails=trails, pairs=(pairs, pairs_name), animated=animated
         )
@@ -67,10 +66,9 @@ with display.show_errors():
     elif len(ten):
         st.caption(geometry.pairs_sentence(data, ten))
 
-    for cell in list_cells:
-        with cell:
-            selection.draw_texts(data, selected, selection.selected_title(selected, words, lassoed))
-            selection.draw_clear_buttons(data, words, lassoed)
+    if len(selected):
+        selection.draw_texts(data, selected, selection.selected_title(selected, words, lassoed))
+        selection.draw_clear_buttons(data, words, lassoed)
     if several and not is_selected:
         selection.draw_texts(data, changed, selection.changed_title(data, rows))
     elif not is_selected:

@@ -108,6 +108,19 @@ def test_a_task_above_the_limit_waits_and_starts_once_another_has_ended(two_task
     assert 0 < background_task.elapsed_seconds(second) < 3600
 
 
+def test_the_request_of_a_waiting_task_is_written_once(
+    two_tasks: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, module: str
+) -> None:
+    first, second = two_tasks
+    monkeypatch.setattr(background_task, "atomic_write", None)  # fails if called
+    for _ in range(3):
+        assert read_progress(second).doing.startswith("waiting")
+        start(second, module, 2)
+    background_task.cancel(first)
+    read_progress(second)
+    assert wait_for_task(second) == 0
+
+
 @pytest.mark.parametrize(("replaceable", "is_read"), [(True, False), (True, True), (False, False)])
 def test_a_replaceable_task_that_nobody_reads_makes_place_and_can_be_started_again(
     module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, replaceable: bool, is_read: bool

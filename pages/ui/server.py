@@ -45,6 +45,7 @@ from streamlit.auth_util import (
 from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from streamlit.runtime import memory_media_file_storage
+from streamlit.runtime.app_session import AppSession
 from streamlit.runtime.media_file_manager import MediaFileMetadata
 from streamlit.runtime.scriptrunner_utils.script_requests import RerunData, ScriptRequests
 from streamlit.runtime.session_manager import SessionClientDisconnectedError
@@ -861,6 +862,14 @@ def _ignore_controls_of_timers() -> None:
     ScriptRequests.request_rerun = request_without_controls  # type: ignore[method-assign]
 
 
+def _watch_no_files() -> None:
+    """Watch no source files for a session that reconnects either; Streamlit does so whatever `fileWatcherType` is.
+
+    It needs about a second of the event loop for each, in which the pages of all users wait.
+    """
+    AppSession.register_file_watchers = lambda session: None  # type: ignore[method-assign]
+
+
 def _file_id(content: bytes, mimetype: str, name: str | None = None) -> str:
     """Return the id of a downloaded file; that of Streamlit ignores most bytes of a file of more than 1 MiB."""
     parts = (mimetype.encode(), (name or "").encode(), content)
@@ -911,6 +920,7 @@ def main() -> int:
     _raise_file_limit()
     _limit_waiting_messages()
     _keep_downloads()
+    _watch_no_files()
     _ignore_controls_of_timers()
     count_preparation()
     prepare_log()

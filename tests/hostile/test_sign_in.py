@@ -29,6 +29,7 @@ from starlette.testclient import TestClient
 from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from streamlit.runtime import memory_media_file_storage
+from streamlit.runtime.app_session import AppSession
 from streamlit.runtime.media_file_manager import MediaFileManager, MediaFileMetadata
 from streamlit.runtime.media_file_storage import MediaFileKind, MediaFileStorageError
 from streamlit.runtime.memory_media_file_storage import MemoryMediaFileStorage
@@ -751,6 +752,14 @@ def test_a_file_that_was_built_for_a_download_is_not_removed_when_others_use_the
     manager.remove_orphaned_files()
     with pytest.raises(MediaFileStorageError):
         manager._storage.get_file(name)  # type: ignore[attr-defined]
+
+
+def test_no_files_are_watched_for_a_session_that_reconnects(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(AppSession, "register_file_watchers", AppSession.register_file_watchers)  # restored afterwards
+    server_module._watch_no_files()
+    session = SimpleNamespace(_local_sources_watcher=None)
+    AppSession.register_file_watchers(session)  # type: ignore[arg-type]
+    assert session._local_sources_watcher is None
 
 
 def test_large_downloads_that_differ_in_one_byte_are_different_files(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -231,9 +231,8 @@ def _update_sentence(decisions: Sequence[Decision], batch: BatchView, stats: Pla
     of_document = _rows_of_texts(rows.document, number_of, {document for _, document in new})
     shared = sum(
         any(
-            row != other and of_query[query][row] == number
-            for other, number in of_document[document].items()
-            for row in of_query[query]
+            len(of_query[query][number] | of_document[document][number]) > 1  # rows, not one row with both texts
+            for number in of_query[query].keys() & of_document[document].keys()
         )
         for query, document in new
     )
@@ -244,11 +243,11 @@ def _update_sentence(decisions: Sequence[Decision], batch: BatchView, stats: Pla
     )
 
 
-def _rows_of_texts(texts: np.ndarray, number_of: np.ndarray, wanted: set[int]) -> dict[int, dict[int, int]]:
-    """Return the rows of some texts with their batches, given the (N,) text and batch of each row; -1 is no batch."""
-    rows: dict[int, dict[int, int]] = {text: {} for text in wanted}
+def _rows_of_texts(texts: np.ndarray, number_of: np.ndarray, wanted: set[int]) -> dict[int, dict[int, set[int]]]:
+    """Return the rows of some texts by their batch, given the (N,) text and batch of each row; -1 is no batch."""
+    rows: dict[int, dict[int, set[int]]] = {text: {} for text in wanted}
     for row in np.flatnonzero(np.isin(texts, list(wanted)) & (number_of >= 0)).tolist():
-        rows[int(texts[row])][row] = int(number_of[row])
+        rows[int(texts[row])].setdefault(int(number_of[row]), set()).add(row)
     return rows
 
 
