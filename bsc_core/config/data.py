@@ -84,7 +84,7 @@ class NegativesConfig(Section):
     """Encoder used to rank the documents."""
     count: int = Field(5, ge=1, le=64, title="Negatives")
     """Number of negatives per query."""
-    first_rank: int = Field(100, ge=1)
+    first_rank: int = Field(100, ge=1, title="Skipped ranks")
     """Method ranks: offset of the selected ranks first_rank + 2^k, the first of which is first_rank + 1; 100 in the
     paper."""
     margin: float = Field(0.05, ge=0, le=2)

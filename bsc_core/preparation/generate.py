@@ -222,7 +222,7 @@ def _by_rank(dataset: PairDataset, candidates: Candidates, unit: Vectors, config
     if clipped:
         note += (
             f"; {clipped:,} queries have fewer documents (at most {last:,}) than some of these ranks and get the least "
-            "similar document instead; lower first_rank"
+            "similar document instead; skip fewer ranks"
         )
     return result[candidates.query_of_row], note
 
