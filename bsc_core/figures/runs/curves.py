@@ -43,7 +43,7 @@ STEP_FIELDS: dict[str, Field] = {
     "learning_rate": Field("The learning rate", "learning rate"),
     "grad_norm": Field("The gradient norm", "norm before clipping"),
     "tokens_per_second": Field("The speed", "tokens per second", unit_name=" tokens/s"),
-    "hardness": Field("The hardness of the batch", "cosine: hardest negative \N{MINUS SIGN} positive (higher: harder)"),
+    "hardness": Field("The hardness (hardest negative \N{MINUS SIGN} positive)", "cosine difference"),
     "memory_bytes": Field("The peak memory", "MiB", float(2**20), " MiB"),
 }
 
