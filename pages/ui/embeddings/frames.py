@@ -130,7 +130,7 @@ def load_map_data(context: page_layout.Context) -> MapData | None:
     if not path.is_file():
         background_task.remove_oldest(folder.parent, "*/vectors.npy", MAX_VECTORS - 1)
         atomic_write(path, lambda file: np.save(file, vectors, allow_pickle=False))
-    only = Frame("before", f"Untrained: {context.encoder}", VectorFile(path))
+    only = Frame("before", f"Encoder {context.encoder}", VectorFile(path))
     return MapData(folder.name, splits, (only,), (only,), folder, True)
 
 
