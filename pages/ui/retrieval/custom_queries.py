@@ -26,12 +26,12 @@ WIDTHS = {"Query": 240, "Top document, left": 240, "Top document, right": 240, "
 class Answers:
     """Answers of both models to Q queries."""
 
-    first: np.ndarray  # (2, Q) corpus positions of the top documents
+    first: np.ndarray  # (2, Q) positions of the top documents among those that were searched
     shared: np.ndarray  # (Q,) share of the top documents that both models return
     ranks: np.ndarray  # (2, Q) rank of the first relevant document, 0 if there is none
     cards: list[metric_cards.MetricCard]  # of the queries with a known relevant document
-    listed: int  # length of each result list: 10, or the corpus if it is smaller
-    missing: int  # number of relevant documents that are not in the corpus
+    listed: int  # length of each result list: 10, or fewer if there are fewer documents
+    missing: int  # number of relevant documents that were not searched
 
 
 def draw(search: Search) -> None:
