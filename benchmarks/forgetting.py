@@ -15,11 +15,11 @@ import numpy as np
 from measure import parser, print_header, print_row
 from scipy.stats import t
 
-from bsc_core.jobs.actions.merging import merge_curve
+from bsc_core.jobs.actions.merging import ALPHAS, Candidates, merge_curve
 from bsc_core.reproduction.catalog import CLAIMS, RECOMMENDED_SETTINGS
 from bsc_core.reproduction.claims import Claim
 from bsc_core.reproduction.runs import latest_attempt, plan_runs
-from bsc_core.runs import GENERAL, GENERAL_SCORE, Run, RunStore
+from bsc_core.runs import GENERAL_SCORE, Run, RunStore
 
 
 def trained_runs(claim: Claim, data: Path, runs: Path) -> list[Run]:
@@ -29,11 +29,11 @@ def trained_runs(claim: Claim, data: Path, runs: Path) -> list[Run]:
     return [run for run in found if run.exists and run.status().state == "done"]
 
 
-def changes(run: Run, metric: str) -> tuple[float, float]:
-    """Return the gain of the metric on dev and the loss of the general score by training."""
+def changes(run: Run, metric: str, start: float) -> tuple[float, float]:
+    """Return the gain of the metric on dev and the loss of the general score, which is `start` before training."""
     before, after = (run.evaluation(name)["dev"][metric] for name in ("before", "after"))
-    general = run.evaluation(GENERAL)
-    return after - before, general["before"][GENERAL_SCORE] - general["after"][GENERAL_SCORE]
+    models = Candidates(run)
+    return after - before, start - models.general_score(models.trained)
 
 
 def merged_changes(report: dict) -> tuple[float, float, float]:
@@ -58,6 +58,7 @@ def main() -> None:
     arguments.add_argument("--seeds", type=int, default=5)
     arguments.add_argument("--first-seed", type=int, default=0)
     arguments.add_argument("--average", type=int, default=1, metavar="K", help="average the runs of each K seeds")
+    arguments.add_argument("--alphas", type=float, nargs="+", default=ALPHAS, help="which are evaluated, with 0")
     options = arguments.parse_args()
     columns = ("gain on dev", "general loss", "gain, merged", "general loss, merged", "kept", "alpha")
     print_header("claim", "metric", "seeds", *columns)
@@ -66,9 +67,10 @@ def main() -> None:
         runs = trained_runs(CLAIMS[name].model_copy(update={"seeds": seeds}), options.data, options.runs)
         groups = [runs[first : first + options.average] for first in range(0, len(runs), options.average)]
         if runs:
-            reports = [merge_curve(group) for group in groups]
+            reports = [merge_curve(group, options.alphas) for group in groups]
             metric = reports[0]["metric"]
-            trained = np.array([changes(run, metric) for run in runs])
+            start = reports[0]["points"][0][GENERAL_SCORE]
+            trained = np.array([changes(run, metric, start) for run in runs])
             merged = np.array([merged_changes(report) for report in reports])
             print_row(
                 name,

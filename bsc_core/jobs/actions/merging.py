@@ -88,10 +88,15 @@ class Candidates:
         texts = self.evaluator.text_ids
         with autocast(self.precision, self.model.device):
             vectors[texts] = encode(self.model, self.tokens, texts)
-            general = {} if self.suite is None else self.suite.evaluate(self._encode_table)
         metrics = self.evaluator.evaluate(vectors)
         scores = {split: values.get(self.metric) for split, values in metrics.items()}
-        return {**scores, GENERAL_SCORE: general.get(GENERAL_SCORE), "metrics": metrics}
+        return {**scores, GENERAL_SCORE: self.general_score(weights), "metrics": metrics}
+
+    def general_score(self, weights: Weights) -> float | None:
+        """Return the general score of the model with these weights; None where the data contain its texts."""
+        self.use(weights)
+        with autocast(self.precision, self.model.device):
+            return None if self.suite is None else self.suite.evaluate(self._encode_table)[GENERAL_SCORE]
 
     def save(self, weights: Weights, folder: Path, title: str, about: Mapping[str, object], point: Point) -> None:
         """Save the model with these weights as a sentence-transformers folder.
