@@ -184,7 +184,7 @@ class Child:
     def terminate(self) -> None:
         self.code = -15
 
-    def wait(self) -> int | None:
+    def wait(self, timeout: float | None = None) -> int | None:
         return self.code
 
 
