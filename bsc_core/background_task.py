@@ -28,7 +28,7 @@ from bsc_core.formatting import plural
 STUDENTS = "all students"  # the user of their tasks
 NICENESS = 5  # of tasks and training on POSIX: the app, at 0, gets three times their share of a busy processor
 MAX_WAITING = 20  # tasks of a user that wait for a place; the oldest of more is forgotten
-UNREAD_SECONDS = 70  # browsers delay timers of hidden tabs to a minute; then a replaceable task makes place for another
+UNREAD_SECONDS = 70  # after which a replaceable task that no page shows may be ended; hidden tabs poll once a minute
 TERMINATION_SECONDS = 5.0  # after which a canceled task is killed
 MAX_TASKS = "BSC_MAX_TASKS"  # environment variable: tasks that may run at the same time
 REQUEST = "request.json"
@@ -134,9 +134,8 @@ def _start_or_wait(folder: Path, task: _Waiting) -> None:
     in_pool = [child for child in _children.values() if (child.user == STUDENTS) == (task.user == STUDENTS)]
     running = [child.user for child in in_pool if child.running]
     own = 0 if task.user is None else running.count(task.user)
-    is_allowed = len(running) < max_tasks() and own < max(1, max_tasks() // 2)
-    if not is_allowed and not _end_unread(task.user):
-        is_full = len(running) >= max_tasks()
+    is_full = len(running) >= max_tasks()
+    if (is_full or own >= max(1, max_tasks() // 2)) and not _end_unread(task.user):
         scope = "this server" if is_full else STUDENTS if task.user == STUDENTS else "one user"
         number = len(running) if is_full else own
         tasks, verb = plural(number, "background task"), "is" if number == 1 else "are"

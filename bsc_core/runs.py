@@ -37,6 +37,7 @@ from bsc_core.paths import expand
 from bsc_core.types import MAX_DIMENSIONS
 
 _RUN_ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9])?")
+MEMBER = r"[0-9a-f]{4}-\d{3,5}"  # in the id of a run of a group: the last characters of the group, and its number
 MAX_ID_WORDS = 36
 """Characters of the name in an id, and of the setting in that of a run of a group; with both, it has at most 100."""
 _STEP_LINE = re.compile(rb'\{"kind": ?"step"')
@@ -928,6 +929,17 @@ def new_run_id(config: RunConfig, *others: RunConfig, now: float | None = None) 
 def _temperature_word(config: RunConfig) -> str:
     temperature = getattr(config.loss, "temperature", None)
     return f"t{temperature:g}" if isinstance(temperature, float) else ""
+
+
+def short_id(run_id: str) -> str:
+    """Return the id of a run or a group without its leading date and time: its name and four random characters.
+
+    Of a run of a group, it has only these characters of the group, its number and its setting:
+    `9907-001-temperature-0.05`.
+    """
+    name = re.sub(r"^\d{8}-\d{6}-", "", run_id)
+    member = re.search(rf"(?:^|-)({MEMBER}-.+)", name)
+    return member[1] if member else name
 
 
 def id_words(text: str) -> str:

@@ -13,8 +13,7 @@ from streamlit.testing.v1 import AppTest
 from bsc_core import formatting, jobs
 from bsc_core.evaluation import compare
 from bsc_core.jobs import Queue, launch, launch_group
-from bsc_core.runs import RESUMED, Run, RunStore
-from pages.ui.components import data_cache
+from bsc_core.runs import RESUMED, Run, RunStore, short_id
 from pages.ui.runs import queue, table
 from pages.ui.runs import sweep as sweep_view
 from tests.helpers.pages import click, expander_labels, figure_titles, open_page, page_text, prepare_page
@@ -139,7 +138,7 @@ def test_the_title_counts_waiting_runs() -> None:
 def test_a_group_shows_its_runs_with_axes_and_summary(finished: Run, sweep: list[Run]) -> None:
     app = open_page("runs", group=GROUP)
     assert not app.exception
-    assert app.dataframe[0].value["Run"].tolist() == [data_cache.short_id(run.id) for run in sweep]
+    assert app.dataframe[0].value["Run"].tolist() == [short_id(run.id) for run in sweep]
     assert "sweep-0001: 3 of 4 runs done, 1 failed" in page_text(app)
     assert "Highest of the 3 runs that are done: MRR 0.800 with temperature 0.5" in figure_titles(app)
     assert len(open_page("runs").dataframe[0].value) == 5

@@ -12,8 +12,8 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from bsc_core import jobs
-from bsc_core.runs import RESUMED, Run, RunStore
-from pages.ui.components import data_cache, display, run_data, url
+from bsc_core.runs import RESUMED, Run, RunStore, short_id
+from pages.ui.components import display, run_data, url
 from pages.ui.runs import sweep, table
 from tests.helpers.pages import figure_titles, open_page, page_text
 
@@ -64,7 +64,7 @@ def test_a_run_that_another_one_continues_is_not_resumed_again(runs: RunStore, f
     assert "continued as other-0001" in page_text(app)
     assert f"runs.resume.{finished.id}" not in {button.key for button in app.button}
     following = open_page("runs", run="20991231-000000-other-0001")
-    assert f"resumed from {data_cache.short_id(finished.id)}" in page_text(following)
+    assert f"resumed from {short_id(finished.id)}" in page_text(following)
     assert "Search with this model" not in {button.label for button in following.button}
 
 
@@ -238,7 +238,7 @@ def test_the_run_of_a_link_is_among_the_visible_rows_and_a_clicked_row_stays(fin
     for number in range(6):
         shutil.copytree(finished.folder, runs.root / f"29991231-00000{number}-copy-000{number}")
     app = open_page("runs", run=finished.id)
-    by_age = [data_cache.short_id(run.id) for run in runs.list()]
+    by_age = [short_id(run.id) for run in runs.list()]
     assert app.dataframe[0].value["Run"].tolist() == [by_age[-1], *by_age[:-1]]
     app.session_state[table.CLICKED] = finished.id
     assert app.run().dataframe[0].value["Run"].tolist() == by_age
@@ -250,7 +250,7 @@ def test_all_compared_runs_of_a_link_are_among_the_visible_rows(finished: Run, r
     newest, *_, last, oldest = runs.list()
     app = open_page("runs", run=newest.id, compare=[last.id, oldest.id])
     shown = app.dataframe[0].value["Run"].tolist()[:3]
-    assert shown == [data_cache.short_id(run.id) for run in (newest, last, oldest)]
+    assert shown == [short_id(run.id) for run in (newest, last, oldest)]
 
 
 @pytest.mark.parametrize("damage", ["vectors", "time"])

@@ -15,9 +15,8 @@ from bsc_core.data.sample_data import sample_config
 from bsc_core.jobs.states import advance
 from bsc_core.preflight import Preflight
 from bsc_core.presets.catalog import preset_config
-from bsc_core.runs import Run, RunStore
+from bsc_core.runs import Run, RunStore, short_id
 from bsc_core.training import estimate as estimates
-from pages.ui.components import data_cache
 from pages.ui.new_run import preflight
 from tests.helpers.pages import (
     click,
@@ -44,7 +43,7 @@ def test_lora_is_one_switch_and_its_settings(runs: RunStore) -> None:
 def test_a_run_can_start_from_a_finished_run(finished: Run, runs: RunStore) -> None:
     app = open_page("train")
     box = app.selectbox(key="train.encoder.name")
-    assert any(data_cache.short_id(finished.id) in option and "done" in option for option in box.options)
+    assert any(short_id(finished.id) in option and "done" in option for option in box.options)
     box.set_value(f"run:{finished.id}").run()
     assert f"Start from the model of run {finished.id}" in page_text(app)
     click(app, "train.launch")

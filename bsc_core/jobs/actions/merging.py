@@ -88,15 +88,19 @@ class Candidates:
         texts = self.evaluator.text_ids
         with autocast(self.precision, self.model.device):
             vectors[texts] = encode(self.model, self.tokens, texts)
+            general = self._general_score()
         metrics = self.evaluator.evaluate(vectors)
         scores = {split: values.get(self.metric) for split, values in metrics.items()}
-        return {**scores, GENERAL_SCORE: self.general_score(weights), "metrics": metrics}
+        return {**scores, GENERAL_SCORE: general, "metrics": metrics}
 
     def general_score(self, weights: Weights) -> float | None:
         """Return the general score of the model with these weights; None where the data contain its texts."""
         self.use(weights)
         with autocast(self.precision, self.model.device):
-            return None if self.suite is None else self.suite.evaluate(self._encode_table)[GENERAL_SCORE]
+            return self._general_score()
+
+    def _general_score(self) -> float | None:
+        return None if self.suite is None else self.suite.evaluate(self._encode_table)[GENERAL_SCORE]
 
     def save(self, weights: Weights, folder: Path, title: str, about: Mapping[str, object], point: Point) -> None:
         """Save the model with these weights as a sentence-transformers folder.
@@ -182,7 +186,7 @@ def merge_curve(
         points.append(point(round((suggested["alpha"] + min(above)) / 2, 4)))
         points.sort(key=lambda one: one["alpha"])
         suggested = suggest(points, tolerance)
-    chosen = suggested if alpha is None else next(point for point in points if point["alpha"] == alpha)
+    chosen = suggested if alpha is None else next(one for one in points if one["alpha"] == alpha)
     if output is not None:
         merged = interpolate(candidates.start, trained, chosen["alpha"])
         about = {"run": ", ".join(folders), "merged with": candidates.config.encoder.name, "alpha": chosen["alpha"]}

@@ -34,6 +34,7 @@ from bsc_core.runs import (
     RunStatus,
     RunStore,
     new_run_id,
+    short_id,
 )
 
 COPIED = (
@@ -43,7 +44,6 @@ COPIED = (
 _OF_WAITING_RUN = ("false_negatives", "marks", "group.json")
 _OF_OLD_MODEL = ("evaluation/after", EVALUATION_SIZES, PREVIOUS_NAMES[EVALUATION_SIZES], INTERVALS)
 SPARSE_ABOVE = 2**28  # bytes
-GROUP_CHARACTERS = 4  # of the end of the id of a group, with which the short names of its runs start
 _BUSY_SECONDS = 5.0
 
 
@@ -161,13 +161,11 @@ def _create(store: RunStore, run: Run, *, is_queued: bool = False) -> Run:
 
 
 def _words(run: Run, status: RunStatus) -> str:
-    """Return the words of the id of a run that resumes one: those of its number in a group, else its name."""
+    """Return the words of the id of a run that resumes one: of a run of a group its short id, else the name."""
     if status.group is None:
         return run.config().name
-    start = len(status.group) - GROUP_CHARACTERS
-    if run.id.startswith(f"{status.group}-"):
-        return run.id[start:]
-    return re.sub(r"^\d{8}-\d{6}-(.+)-[0-9a-f]{4}$", r"\1", run.id)  # it resumes such a run itself
+    words = short_id(run.id)
+    return words if status.resumed_from is None else re.sub(r"-[0-9a-f]{4}$", "", words)
 
 
 def _copy_launch_environment(run: Run, draft: Run) -> None:

@@ -26,7 +26,7 @@ from bsc_core.figures import theme
 from bsc_core.figures.runs.intervals import UNTRAINED
 from bsc_core.figures.runs.parallel import format_value
 from bsc_core.run_results import When, load_results, metrics_by_dimension, run_intervals
-from bsc_core.runs import EVALUATION_SIZES, INTERVALS, Run, without_resumed
+from bsc_core.runs import EVALUATION_SIZES, INTERVALS, Run, short_id, without_resumed
 from pages.ui.components import data_cache, display, glossary, run_data, turns, url, users
 from pages.ui.runs import table
 
@@ -242,7 +242,7 @@ def _described(key: str, name: str, value: Any) -> str:
 def short_name(run: Run) -> str:
     """Return a run's name and the end of its id, or its id without the date if it has no name."""
     config = run.config()
-    return f"{config.name} · {run.id[-4:]}" if config.name else data_cache.short_id(run.id)
+    return f"{config.name} · {run.id[-4:]}" if config.name else short_id(run.id)
 
 
 @turns.cached(max_entries=64, show_spinner=False, hash_funcs=CACHE_KEY)

@@ -6,7 +6,6 @@ Cache keys are names, file stamps and digests, never arrays.
 from __future__ import annotations
 
 import json
-import re
 import threading
 import time
 from collections import Counter
@@ -28,7 +27,7 @@ from bsc_core.data.sample_data import sample_config, sample_nli_config
 from bsc_core.errors import InputError
 from bsc_core.files import FileStamp, file_stamp, read_regular
 from bsc_core.paths import sample_data_folder
-from bsc_core.runs import Run, RunStore, parent_run_id
+from bsc_core.runs import Run, RunStore, parent_run_id, short_id
 from bsc_core.users import Access, UserRuns, dataset_access
 from pages.ui.components import display, turns, users
 
@@ -46,7 +45,6 @@ SAMPLES = (SAMPLE, SAMPLE_NLI)
 CACHE_SIZE = 8  # datasets, and sets of vectors, in memory at the same time
 MAX_METRIC_VALUES = 3_000_000  # of a kind that are kept, of 100 bytes each
 TEXTS_PER_SECOND = 150  # of the bundled encoder on two processor cores
-MEMBER = r"[0-9a-f]{4}-\d{3,5}"  # in the id of a run of a group: the last characters of the group, and its number
 
 FileStamps = tuple[tuple[str, int, int], ...]
 Value = TypeVar("Value")
@@ -65,17 +63,6 @@ class DatasetChoice:
 def run_store() -> RunStore:
     """Return the runs folder of this process (environment BSC_RUNS, else ./runs), with the runs that the user sees."""
     return UserRuns(users.current_user()) if users.is_shared() else RunStore()
-
-
-def short_id(run_id: str) -> str:
-    """Return the id of a run or a group without its leading date and time: its name and four random characters.
-
-    Of a run of a group, it has only these characters of the group, its number and its setting:
-    `9907-001-temperature-0.05`.
-    """
-    name = re.sub(r"^\d{8}-\d{6}-", "", run_id)
-    member = re.search(rf"(?:^|-)({MEMBER}-.+)", name)
-    return member[1] if member else name
 
 
 def datasets() -> dict[str, DatasetChoice]:

@@ -13,7 +13,7 @@ from bsc_core import jobs
 from bsc_core.config import EncoderConfig, EvaluationConfig
 from bsc_core.errors import BscError, RunError
 from bsc_core.figures import theme
-from bsc_core.runs import EVALUATION_SIZES, INTERVALS, TEXTS, Run
+from bsc_core.runs import EVALUATION_SIZES, INTERVALS, TEXTS, Run, short_id
 from pages.ui.components import data_cache, turns
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Model:
     @property
     def name(self) -> str:
         """When it was saved, and the name of its run."""
-        return f"{self.when.capitalize()} · {data_cache.short_id(self.run.id)}"
+        return f"{self.when.capitalize()} · {short_id(self.run.id)}"
 
     @property
     def when(self) -> str:

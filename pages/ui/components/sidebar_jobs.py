@@ -8,7 +8,7 @@ import streamlit as st
 from streamlit.errors import StreamlitPageNotFoundError
 
 from bsc_core import formatting
-from bsc_core.runs import Run, RunStatus
+from bsc_core.runs import MEMBER, Run, RunStatus, short_id
 from pages.ui.components import data_cache, turns, users
 
 ACTIVE = ("running", "stopping", "starting", "queued")  # in display order
@@ -56,20 +56,20 @@ def _jobs(refreshing: bool) -> None:
         done = f"{min(99, 100 * status.step // status.steps)}%" if status.steps else status.state
         left = f", {formatting.duration(status.eta_seconds)} left" if status.eta_seconds else ""
         icon = ":material/schedule:" if status.state == "queued" else ":material/progress_activity:"
-        about = f"{data_cache.short_id(run.id)}: {status.state}{left}"
+        about = f"{short_id(run.id)}: {status.state}{left}"
         try:
             st.page_link(
                 "pages/runs.py", label=label(done, run.id), icon=icon, query_params={"run": run.id}, help=about
             )
         except StreamlitPageNotFoundError:
-            st.text(f"{done} · {data_cache.short_id(run.id)}{left}")
+            st.text(f"{done} · {short_id(run.id)}{left}")
     if len(active) > SHOWN:
         st.caption(f"and {formatting.plural(len(active) - SHOWN, 'more run')}")
 
 
 def label(done: str, run_id: str) -> str:
     """Return `30% · …9907-001` for a run of a group, and otherwise as much of the end of the run id as fits."""
-    name = re.sub(rf"^({data_cache.MEMBER})-.+", r"…\1", data_cache.short_id(run_id))
+    name = re.sub(rf"^({MEMBER})-.+", r"…\1", short_id(run_id))
     text = f"{done} · {name}"
     parts = name.split("-")[1:]
     while parts and len(text) > WIDE:

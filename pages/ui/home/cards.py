@@ -14,7 +14,7 @@ from bsc_core.config import RunConfig
 from bsc_core.errors import BscError
 from bsc_core.figures.batches import plans, softmax
 from bsc_core.lab.presets import thumbnails
-from bsc_core.runs import Run, RunStore, new_run_id
+from bsc_core.runs import Run, RunStore, new_run_id, short_id
 from pages.ui.components import data_cache, display, launch_once, page_layout, run_data, users
 from pages.ui.data import import_form
 
@@ -150,7 +150,7 @@ def _table_row(run: Run) -> dict[str, Any]:
     )
     left = formatting.duration(status.eta_seconds) if status.eta_seconds and not status.is_finished else ""
     return {
-        "Run": data_cache.short_id(run.id),
+        "Run": short_id(run.id),
         "State": status.state,
         "Progress": 100 if status.state == "done" else int(100 * status.progress),
         "Time left": left,

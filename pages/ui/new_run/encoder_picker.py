@@ -4,7 +4,7 @@ import streamlit as st
 
 from bsc_core import formatting
 from bsc_core.config import RunConfig
-from bsc_core.runs import parent_run_id
+from bsc_core.runs import parent_run_id, short_id
 from pages.ui.components import config_form, data_cache, users
 from pages.ui.new_run.config_summary import ENCODER_NAMES
 
@@ -34,7 +34,7 @@ def _run_labels() -> dict[str, str]:
         if not status.is_finished or (status.state in ("done", "stopped") and run.model_folder.is_dir()):
             name, value = formatting.metric_name(status.metric_name or ""), status.metric_best
             best = "" if value is None else f" · {name} {value:.3f}"
-            labels[f"run:{run.id}"] = f"Model of run {data_cache.short_id(run.id)} · {status.state}{best}"
+            labels[f"run:{run.id}"] = f"Model of run {short_id(run.id)} · {status.state}{best}"
     return data_cache.unique_labels(labels)
 
 

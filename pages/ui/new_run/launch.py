@@ -14,7 +14,7 @@ from bsc_core.data.decisions import applied_sentence
 from bsc_core.data.sample_data import sample_config
 from bsc_core.lab.presets import thumbnails
 from bsc_core.presets.catalog import recommended
-from bsc_core.runs import new_run_id
+from bsc_core.runs import new_run_id, short_id
 from pages.ui.components import config_form, data_cache, display, launch_once, page_layout, url, users
 from pages.ui.data import audit, uploads
 from pages.ui.new_run import config_summary, encoder_picker, form, preflight, sweep_form
@@ -162,7 +162,7 @@ def _draw_costs(config: RunConfig, data: DatasetSplits, runs: int, factor: float
         f"Disk{of_all}": config_summary.format_bytes(expected.disk_bytes and expected.disk_bytes * runs),
     }
     display.labeled_values(costs, min_width=110)
-    st.caption(f"Measured on this machine in run {display.escaped(data_cache.short_id(expected.source))}.")
+    st.caption(f"Measured on this machine in run {display.escaped(short_id(expected.source))}.")
 
 
 def _time_of_preset(config: RunConfig, factor: float) -> str:

@@ -9,7 +9,7 @@ from streamlit.delta_generator import DeltaGenerator
 from bsc_core import jobs
 from bsc_core.config import DataConfig, RunConfig
 from bsc_core.errors import BscError
-from bsc_core.runs import Run, RunStatus
+from bsc_core.runs import Run, RunStatus, short_id
 from bsc_core.users import run_access, share_run
 from pages.ui.components import data_cache, display, page_layout, users
 from pages.ui.data import uploads
@@ -89,7 +89,7 @@ def _stop(run: Run, grace_seconds: float = jobs.GRACE_SECONDS) -> None:
         st.session_state[STOP_ERROR] = error
     else:
         text = "was stopped" if state == "stopped" else "stops after this step" if grace_seconds else "ends now"
-        st.session_state[STOPPED] = f"Run {data_cache.short_id(run.id)} {text}."
+        st.session_state[STOPPED] = f"Run {short_id(run.id)} {text}."
 
 
 def _resume(run: Run) -> None:

@@ -11,9 +11,9 @@ from bsc_core import formatting, jobs
 from bsc_core.config import to_toml
 from bsc_core.errors import RunError
 from bsc_core.figures.runs import curves
-from bsc_core.runs import FIRST_BATCH, GENERAL, GENERAL_SCORE, Run, RunStatus
+from bsc_core.runs import FIRST_BATCH, GENERAL, GENERAL_SCORE, Run, RunStatus, short_id
 from pages.ui.comparison import metrics_table, settings
-from pages.ui.components import data_cache, display, page_layout, run_data, url, users
+from pages.ui.components import display, page_layout, run_data, url, users
 from pages.ui.runs import actions, curve_controls, diagnosis, merge, model_export, queue, table
 
 MAX_EXPORTED_STEPS = 100_000
@@ -56,11 +56,11 @@ def _draw(run: Run) -> None:
 def _draw_head(run: Run, status: RunStatus) -> None:
     """Draw the status line, the actions, the progress bar and the error."""
     style = table.STATES[status.state]
-    st.header(display.escaped(data_cache.short_id(run.id)), anchor=False)
+    st.header(display.escaped(short_id(run.id)), anchor=False)
     row = st.container(horizontal=True, vertical_alignment="center")
     row.badge(status.state, icon=style.icon, color=style.color)  # type: ignore[arg-type]
     following = table.continuation(run, status)
-    continued = f" · continued as {data_cache.short_id(following.id)}" if following else ""
+    continued = f" · continued as {short_id(following.id)}" if following else ""
     before = None
     with suppress(RunError):  # the metrics below show the error
         before = (run.evaluation("before").get("dev") or {}).get(status.metric_name or "")
@@ -120,7 +120,7 @@ def status_line(status: RunStatus, *, before: float | None = None) -> str:
         start = "" if before is None else f", before training {formatting.metric(before)}"
         parts.append(f"best on dev: {table.best_metric(status)}{start}")
     if status.resumed_from:
-        parts.append(f"resumed from {data_cache.short_id(status.resumed_from)}")
+        parts.append(f"resumed from {short_id(status.resumed_from)}")
     message = status.message if status.is_finished else ""
     return " · ".join(parts) or message or table.STATES[status.state].meaning
 

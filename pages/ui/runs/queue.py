@@ -7,7 +7,7 @@ import streamlit as st
 
 from bsc_core import formatting, jobs
 from bsc_core.errors import BscError, RunNotFoundError
-from bsc_core.runs import Run
+from bsc_core.runs import Run, short_id
 from pages.ui.components import data_cache, display, users
 from pages.ui.runs import table
 
@@ -110,7 +110,7 @@ def _run_line(run_id: str) -> str:
     except RunNotFoundError:  # deleted by hand, then the scheduler will skip it; or another user's
         return "run of another user" if users.is_shared() else run_id
     reason = waiting_reason(run)
-    return data_cache.short_id(run_id) + (f" · {reason}" if reason else "")
+    return short_id(run_id) + (f" · {reason}" if reason else "")
 
 
 def _may_stop(run_id: str) -> bool:

@@ -13,7 +13,7 @@ from bsc_core.config import RunConfig, setting_name, to_toml
 from bsc_core.errors import RunError
 from bsc_core.evaluation import Comparison
 from bsc_core.figures.runs import curves, parallel
-from bsc_core.runs import Run
+from bsc_core.runs import Run, short_id
 from pages.ui.comparison import metrics_table
 from pages.ui.comparison.settings import Setting, compare_settings
 from pages.ui.components import data_cache, display, run_data, url, users
@@ -67,7 +67,7 @@ def headline(group: str, summary: Summary) -> str:
     """Return `Sweep name: 3 of 4 runs done, 1 failed`."""
     others = [f", {count} {state}" for state, count in summary["states"].items() if state != "done" and count]
     done = f"{summary['done']} of {formatting.plural(summary['runs'], 'run')} done"
-    return f"{data_cache.short_id(group)}: {done}{''.join(others)}"
+    return f"{short_id(group)}: {done}{''.join(others)}"
 
 
 def _summary(runs: list[Run]) -> Summary:
@@ -133,7 +133,7 @@ def _draw_newest(runs: list[Run]) -> None:
         values = _evaluations(rows, metric)
         name = formatting.metric_name(metric)
         title = f"{name} on dev of {_number_drawn(values)}"
-        title += f"; highest: {data_cache.short_id(best.id)}" if best else ""
+        title += f"; highest: {short_id(best.id)}" if best else ""
         figures.insert(0, (name, "epoch", title, values))
     for cell, (value, across, title, points) in zip(
         display.columns(len(figures), of_figures=True), figures, strict=True
@@ -141,7 +141,7 @@ def _draw_newest(runs: list[Run]) -> None:
         with cell:
             figure = parallel.sweep_curves(
                 points,
-                {run_id: data_cache.short_id(run_id) for run_id in points},
+                {run_id: short_id(run_id) for run_id in points},
                 title=title,
                 value=value,
                 across=across,
@@ -188,7 +188,7 @@ def _draw_curves(group: str, runs: list[Run], summary: Summary) -> None:
     metric, best_run, names = summary["metric"], summary["best_run"], setting_names(summary)
     rows = {run.id: table.metric_rows(run) for run in runs if run.id in names}  # not those that another run resumes
     left, right = display.columns(2, of_figures=True)
-    best = f"best run {data_cache.short_id(best_run)}" if best_run else "no run is done"
+    best = f"best run {short_id(best_run)}" if best_run else "no run is done"
     draw = partial(parallel.sweep_curves, top=best_run, colors=_colors(rows))
     with left:
         losses = {run_id: curves.series(lines, "loss", max_points=128) for run_id, lines in rows.items()}

@@ -13,7 +13,7 @@ from bsc_core import formatting, jobs
 from bsc_core.errors import BscError, RunError, RunNotFoundError
 from bsc_core.figures import theme
 from bsc_core.figures.runs.parallel import MAX_NAMED
-from bsc_core.runs import Run, RunStatus, RunStore, without_resumed
+from bsc_core.runs import Run, RunStatus, RunStore, short_id, without_resumed
 from pages.ui.components import data_cache, display, page_layout, run_data, turns, url, users
 from pages.ui.runs import run_settings
 
@@ -361,14 +361,14 @@ def table_row(run: Run) -> dict[str, Any]:
     except RunError:  # the page of the run shows the error
         state += " (damaged)"
     return {
-        "Run": data_cache.short_id(run.id),
+        "Run": short_id(run.id),
         "State": state,
         "Progress": 100 if status.state == "done" else int(100 * progress(status)),
         "Step": step,
         "Time left": formatting.duration(status.eta_seconds) if active else "",
         "Dev by epoch": values if len(values) > 1 else [],
         "Best on dev": best_metric(status),
-        "Group": data_cache.short_id(status.group) if status.group else "",
+        "Group": short_id(status.group) if status.group else "",
         "Age": " ".join(formatting.duration(max(0.0, time.time() - status.created)).split()[:2]),  # its largest unit
     }
 
