@@ -33,7 +33,7 @@ from tests.hostile.outcomes import read_outcomes
 
 READER = Path(__file__).with_name("read_files.py")
 MAX_BYTES = 1 << 30
-MAX_SECONDS = 10  # of processor time, so that other work on the machine does not count
+MAX_SECONDS = 10  # of processor time on the reference machine
 HEADER = b"query\tdocument\n"
 ROWS = HEADER + b"a\tb\n" * 3
 MIB = 1 << 20
