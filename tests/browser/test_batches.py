@@ -96,7 +96,7 @@ def mark_the_pinned_pair(visit) -> tuple[str, str]:
     """Mark the pinned pair; return its texts."""
     pin = visit.page.get_by_test_id("stVerticalBlock").filter(has_text="Click a cell to pin it").last
     texts = pin.get_by_test_id("stText").all_inner_texts()
-    visit.click_button("Mark as false negative")
+    pin.get_by_role("radio", name="Drop").click()
     open_tab(visit, "Hardness")
     expect(visit.page.get_by_test_id("stMain").get_by_text(APPLIED)).to_be_visible()
     visit.wait()

@@ -226,21 +226,21 @@ def test_a_marked_pair_is_stored_and_can_be_unmarked(dataset: str, marks: Path, 
     app = open_page("batches", dataset=dataset, encoder=str(tiny_encoder))
     collisions = shown_collisions(app)
     assert pinned_cell(app) is not None
-    app.button(key="batches.mark").click().run()
+    decide(app, "drop")
     assert not app.exception
     (mark,) = read_decisions(marks)
     assert all(mark.pair)
     assert "1 decision applied: 1 dropped (ignored by the loss); 0 training rows removed" in page_text(app)
     assert [toast.value for toast in app.toast] == [
-        "Marked as false negative. The plans are being updated.",
+        "Decision saved: drop. The plans are being updated.",
         "1 decision applied: 1 dropped (ignored by the loss); 0 training rows removed.",
     ]
     assert set(mark.pair) < {element.value for element in app.text}, "the marked pair is no longer pinned"
     assert "This pair is not in this batch" in page_text(app)
     assert pinned_cell(app) is None, "a cell of another pair is outlined"
-    app.button(key="batches.unmark").click().run()
+    decide(app, None)
     assert read_decisions(marks) == []
-    app.button(key="batches.mark").click().run()
+    decide(app, "drop")
     assert [one.pair for one in read_decisions(marks)] == [mark.pair], "another pair was pinned"
     assert shown_collisions(app) == counted_collisions(dataset, tiny_encoder)
     assert separated(dataset, tiny_encoder, read_decisions(marks)[0].pair)
@@ -249,6 +249,11 @@ def test_a_marked_pair_is_stored_and_can_be_unmarked(dataset: str, marks: Path, 
     app.run()
     assert not app.exception
     assert shown_collisions(app) == collisions
+
+
+def decide(app: AppTest, kind: str | None) -> None:
+    """Decide the pinned pair, or remove its decision."""
+    app.segmented_control(key="batches.decide").set_value(kind).run()
 
 
 def pinned_cell(app: AppTest) -> list[int] | None:
@@ -272,7 +277,7 @@ def shown_collisions(app: AppTest) -> int:
 
 def test_a_plan_without_collisions_separates_marked_rows(dataset: str, marks: Path, tiny_encoder: Path) -> None:
     app = open_page("batches", dataset=dataset, encoder=str(tiny_encoder))
-    app.button(key="batches.mark").click().run()
+    decide(app, "drop")
     (mark,) = read_decisions(marks)
     app.toggle(key="batches.no_duplicates").set_value(True).run()
     assert not app.exception

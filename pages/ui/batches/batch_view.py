@@ -15,19 +15,18 @@ import streamlit as st
 from bsc_core import formatting
 from bsc_core.batching import PlanStats, hardest_negatives, likely_false_negatives
 from bsc_core.data import PairDataset
-from bsc_core.data.decisions import Decision, TextPair, applied_sentence, read_decisions, undo_decisions
-from bsc_core.errors import BscError
+from bsc_core.data.decisions import Decision, TextPair, applied_sentence
 from bsc_core.figures.batches import similarity
-from pages.ui.batches import plans
-from pages.ui.batches.source import HOW_TO_DECIDE, BatchSource, revise
-from pages.ui.components import data_cache, display, glossary, page_layout, url, users
+from pages.ui.batches import decide, plans
+from pages.ui.batches.source import BatchSource, revise
+from pages.ui.components import display, glossary, page_layout, url
 from pages.ui.components.browser.mount import matrix_canvas
 
 BATCH = "batches.batch"  # parameter of the URL and key of the box, from 1; the hardest batch if there is none
 PIN = "batches.pin"  # parameter of the URL: the row of the query and that of the document, see `row_name`
 TAB, TABS = "batches.tab", ("Hardest negatives", "Likely false negatives", "Decisions")
 MASK, MARGIN, NO_MASK = "batches.mask", "batches.mask_margin", "none"  # parameters of the URL, and the first option
-MARKED = "batches.marked"  # session key: whether a pair was just marked
+DECIDED = "batches.decided"  # session key: whether a pair was just decided
 WINDOW = 512
 """Maximum number of pairs in the matrix; a larger batch shows those around the pinned query."""
 MAX_LISTED = 50
@@ -165,7 +164,8 @@ def _show_likely(stats: PlanStats, dataset: PairDataset, vectors: np.ndarray) ->
 def _pinned_pair(rows: np.ndarray, dataset: PairDataset, vectors: np.ndarray, source: BatchSource) -> PinnedPair:
     """Return the pair of the URL, else the hardest negative of the batch.
 
-    A pair that is not in the batch stays pinned only if it was just marked, since marked rows share no batch.
+    A pair that is not in the batch stays pinned only if it was just decided positive or dropped, since the rows of
+    such a pair share no batch.
     """
     pinned = st.query_params.get(PIN, "")
     pair = [find_row(dataset, name) for name in pinned.split("-")]
@@ -305,7 +305,7 @@ def _collisions(collides: np.ndarray) -> str:
 
 
 def draw_pinned_pair(batch: BatchView, source: BatchSource) -> None:
-    """Draw the texts of the pinned pair, its cosine and label, and the button that marks it."""
+    """Draw the texts of the pinned pair, its cosine and label, and the decision about it."""
     pair, dataset = batch.pinned, batch.pinned.dataset
     query, document = pair.query_row, pair.document_row
     cells = _pair_cells(pair, batch.vectors, batch.mask)
@@ -329,7 +329,7 @@ def draw_pinned_pair(batch: BatchView, source: BatchSource) -> None:
         if not is_positive:
             name = "Positive document of the query" if is_labeled_positive else "Own document, labeled negative"
             display.plain_text(name, _text(dataset, "document", query))
-            _draw_mark_button(pair, source, kind, batch.number)
+            _draw_decision(pair, source, kind, batch.number)
         if not pair.in_batch:
             st.caption("This pair is not in this batch, because rows of a marked pair are never in the same batch.")
         st.caption("Click a cell to pin it.")
@@ -348,64 +348,38 @@ def _label(dataset: PairDataset, query_row: int, document_row: int) -> str:
     return f"{dataset.label[int(same.argmax())]:g}" if dataset.label is not None else "positive"
 
 
-def _draw_mark_button(pair: PinnedPair, source: BatchSource, kind: str, number: int) -> None:
-    if st.session_state.pop(MARKED, False) and (applied := applied_sentence(source.train)):
+def _draw_decision(pair: PinnedPair, source: BatchSource, kind: str, number: int) -> None:
+    """Draw the control of the decision about the pinned pair, unless the data have it as a positive pair."""
+    if st.session_state.pop(DECIDED, False) and (applied := applied_sentence(source.train)):
         st.toast(f"{applied}.", icon=":material/flag:")
-    if kind == similarity.MARKED:
-        st.button("Undo", key="batches.unmark", icon=":material/undo:", on_click=_unmark, args=(source, pair.texts))
-    elif kind == similarity.COLLISION:
+    if kind == similarity.COLLISION:
         st.caption(
             "These texts are a positive pair of the data. By the setting Duplicates of the loss, the copy counts as a "
             "negative (keep), together with the positive (merge), or as a further positive (multi_positive)."
         )
     elif kind != similarity.POSITIVE:
-        about = "The loss ignores the pair, and new plans never put its rows in the same batch."
-        if _label(pair.dataset, pair.query_row, pair.document_row) != UNLABELED:
-            st.caption("The data have a row with this pair. If you mark the pair, training leaves that row out.")
-        st.button(
-            "Mark as false negative",
-            key="batches.mark",
-            icon=":material/flag:",
-            help=about if source.false_negatives is not None else HOW_TO_DECIDE,
-            disabled=source.false_negatives is None,
-            on_click=_mark,
-            args=(source, pair, number),
-        )
+        saved = {one.pair: one.decision for one in decide.saved_decisions(source.false_negatives)}.get(pair.texts)
+        label = _label(pair.dataset, pair.query_row, pair.document_row)
+        if saved is None and label != UNLABELED:
+            st.caption(
+                f"A row of the data has this pair, with the label {label}. Positive sets the label to 1. Drop leaves "
+                "the row out of training."
+            )
 
+        def keep_pinned(saved: str) -> None:
+            _pin(number, (pair.dataset, pair.query_row, pair.document_row))
+            st.session_state[DECIDED] = True
+            st.toast(f"{saved} The plans are being updated.", icon=":material/flag:")
+            revise()
 
-def _mark(source: BatchSource, pair: PinnedPair, number: int) -> None:
-    users.current_user()  # a callback runs before the page, which ends for a removed user
-    path = source.false_negatives
-    if path is not None and _is_saved(lambda: data_cache.save_decisions(path, [Decision(*pair.texts)])):
-        _pin(number, (pair.dataset, pair.query_row, pair.document_row))
-        st.session_state[MARKED] = True
-        st.toast("Marked as false negative. The plans are being updated.", icon=":material/flag:")
-        revise()
-
-
-def _unmark(source: BatchSource, texts: TextPair) -> None:
-    users.current_user()
-    path = source.false_negatives
-    if path is not None and _is_saved(lambda: undo_decisions(path, [texts])):
-        revise()
-
-
-def _is_saved(save: Callable[[], None]) -> bool:
-    """Save a decision; return whether that was possible, else show why not."""
-    try:
-        save()
-    except (BscError, OSError) as error:
-        st.toast(f"The decision was not saved: {display.escaped(str(error))}", icon=":material/error:")
-        return False
-    return True
+        decide.draw_control(source.false_negatives, pair.texts, saved, key="batches.decide", on_save=keep_pinned)
 
 
 def draw_pair_tables(batch: BatchView, source: BatchSource) -> None:
     """Draw the hardest negatives, the likely false negatives and all decisions; selecting a row pins its pair."""
     hardest = hardest_negatives(batch.dataset, batch.vectors, batch.rows, top=MAX_LISTED)
     likely = likely_false_negatives(batch.dataset, batch.vectors, batch.rows, top=MAX_LISTED)
-    path = source.false_negatives
-    decisions = read_decisions(path) if path is not None and path.is_file() else []
+    decisions = decide.saved_decisions(source.false_negatives)
     hardest_tab, likely_tab, decisions_tab = st.tabs(TABS, on_change="rerun", **url.bound(TAB, TABS))
     with hardest_tab:
         labeled = {"labeled negative": [one.labeled_negative for one in hardest]}
@@ -463,9 +437,14 @@ def _pin_selected(key: str, batch: BatchView, rows: list[tuple[int, int]]) -> No
         _pin(batch.number, (batch.dataset, *rows[selected[0]]))
 
 
+def _undo(source: BatchSource, texts: TextPair) -> None:
+    if source.false_negatives is not None:
+        decide.save(source.false_negatives, texts, None, lambda _: revise())
+
+
 def _draw_decisions(source: BatchSource, decisions: list[Decision]) -> None:
     if not decisions:
-        st.caption("Pairs that you decide or mark as false negatives appear here, from any batch.")
+        st.caption("The pairs that you have decided appear here, from any batch.")
         return
     columns = ("decision", "query", "document", "who", "when")
     rows = [[one.decision.replace("_", " "), one.query, one.document, one.who, one.when] for one in decisions]
@@ -484,5 +463,5 @@ def _draw_decisions(source: BatchSource, decisions: list[Decision]) -> None:
         key="batches.take_back",
         icon=":material/undo:",
         disabled=not selected,
-        on_click=lambda: [_unmark(source, one.pair) for one in selected],
+        on_click=lambda: [_undo(source, one.pair) for one in selected],
     )

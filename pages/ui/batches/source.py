@@ -16,13 +16,13 @@ from bsc_core.data.dataset import DECIDED
 from bsc_core.data.decisions import read_decisions, with_decisions
 from bsc_core.runs import Run
 from bsc_core.training.data import select_training_rows
-from pages.ui.components import data_cache, page_layout, run_data, url, users
+from pages.ui.batches.decide import dataset_file, run_file
+from pages.ui.components import data_cache, page_layout, run_data, url
 
 MAX_TEXTS_INLINE = 3000
 """Texts that are encoded while the page waits; more are encoded in a background task."""
 PART = "batches.part"
 REVISION = "batches.triage.revision"
-HOW_TO_DECIDE = "Select above the run's dataset, or one whose decisions you may change."
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,12 +72,8 @@ def load_source(context: page_layout.Context, cell: DeltaGenerator) -> BatchSour
     else:
         vectors = cached_vectors(config, train.texts)
     key = str(data_cache.vectors_key(config, train.texts.digest))
-    data_config = data_cache.data_config(context.dataset_key)
-    marked: Path | None = data_cache.false_negatives_file(context.dataset_key)
-    if data_config.false_negatives not in (None, str(marked)):  # those of another user, who has shared the dataset
-        marked = None
-    mined = data_config.negatives is not None
-    return BatchSource(train, vectors, key, config, {}, marked, None, mined)
+    mined = data_cache.data_config(context.dataset_key).negatives is not None
+    return BatchSource(train, vectors, key, config, {}, dataset_file(context.dataset_key), None, mined)
 
 
 ROWS_KEY = {PairDataset: lambda train: (train.digest, train.line.tobytes())}
@@ -94,7 +90,7 @@ def _without_other_texts(train: PairDataset) -> PairDataset:
 def _run_source(run: Run, dataset_key: str, cell: DeltaGenerator) -> BatchSource:
     config, by_name = run.config(), {model.when: model for model in run_data.models(run)}
     train = select_training_rows(config, run_data.load_splits(run).train)
-    marked = _false_negatives_file(run, dataset_key)
+    marked = run_file(run, dataset_key)
     if marked is not None and marked.is_file():
         train = with_decisions(train, read_decisions(marked), config.data.text_identity)
     models = {name: model.vectors() for name, model in by_name.items()}
@@ -104,25 +100,6 @@ def _run_source(run: Run, dataset_key: str, cell: DeltaGenerator) -> BatchSource
     vectors = models[name]
     encoder, mined = by_name[name].encoder(), config.data.negatives is not None
     return BatchSource(train, vectors, _vectors_key(vectors), encoder, models, marked, run, mined)
-
-
-def _false_negatives_file(run: Run, dataset_key: str) -> Path | None:
-    """Return the marked false negatives of a run: the file of its config, else of the dataset with the same config.
-
-    The file of another user, or of a run of another user, is not returned, since this user may not change it. A file
-    that does not exist is returned only if it is that of a dataset: the config may have been copied from elsewhere.
-    """
-    data, choices = run.config().data, data_cache.datasets()
-    if data.false_negatives and not (users.may_change(run) and data_cache.may_change_decisions(data.false_negatives)):
-        return None
-    if data.false_negatives:
-        path = Path(data.false_negatives)
-        known = [*map(data_cache.false_negatives_file, choices)]
-        return path if path.is_file() or path in known else None
-    for key in (dataset_key, *choices):
-        if key in choices and choices[key].data == data:
-            return data_cache.false_negatives_file(key)
-    return None
 
 
 def _vectors_key(vectors: Any) -> str:

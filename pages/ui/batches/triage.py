@@ -31,7 +31,8 @@ from bsc_core.data.decisions import (
 )
 from bsc_core.errors import BscError
 from pages.ui.batches.batch_view import BatchView
-from pages.ui.batches.source import HOW_TO_DECIDE, REVISION, BatchSource, revise
+from pages.ui.batches.decide import HOW_TO_DECIDE, MEANING, saved_decisions
+from pages.ui.batches.source import REVISION, BatchSource, revise
 from pages.ui.components import data_cache, display, turns, url, users
 from pages.ui.components.browser.mount import mount
 from pages.ui.data import uploads
@@ -62,11 +63,7 @@ _triage = mount("bsc_lab_triage", "triage", Path(__file__).parent / "triage.js")
 @turns.fragment
 def draw(batch: BatchView, source: BatchSource, stats: PlanStats) -> None:
     """Draw the triage of the suspected pairs, and the file of decisions. stats: the plan of the batch."""
-    st.caption(
-        "Does the suspected document answer the query? **Positive**: yes; the pair becomes a training row. **True "
-        "negative**: no; masks keep it as a negative. **Drop**: unclear; the pair is left out of the "
-        "loss. **Mark as false negative** in One batch does the same."
-    )
+    st.caption(f"Does the suspected document answer the query? {MEANING}")
     path = source.false_negatives
     if path is None:
         st.caption(HOW_TO_DECIDE)
@@ -80,7 +77,7 @@ def draw(batch: BatchView, source: BatchSource, stats: PlanStats) -> None:
         st.text_input("Your name (optional)", key=WHO, max_chars=MAX_NAME, persist_state="session", width=220)
     identifier, pairs, more = _queue(scope or scopes[0], batch, source)
     try:
-        decided = {decision.pair: decision.decision for decision in _saved(path)}
+        decided = {decision.pair: decision.decision for decision in saved_decisions(path)}
     except BscError as error:
         display.error_box(error)
         return
@@ -138,10 +135,6 @@ def _shown(pair: dict[str, Any]) -> dict[str, Any]:
     return pair | {name: display.cell(pair[name]) for name in ("query", "positive", "document")}
 
 
-def _saved(path: Path) -> list[Decision]:
-    return read_decisions(path) if path.is_file() else []
-
-
 def _save(key: str, path: Path, pairs: Sequence[dict[str, Any]]) -> None:
     """Save the decisions that the browser has taken since it last sent them; one that it has undone is removed."""
     users.current_user()  # a callback runs before the page, which ends for a removed user
@@ -177,7 +170,7 @@ def _changes(
 
 def _draw_file(path: Path, batch: BatchView, stats: PlanStats) -> None:
     """Draw the count of decisions, the buttons of the file, and the merge with a colleague's file."""
-    decisions = _saved(path)
+    decisions = saved_decisions(path)
     with st.container(horizontal=True, vertical_alignment="center"):
         st.caption(f"{decisions_sentence(decisions)}. Saved after each key; new plans and new runs use them.")
         if st.button(
@@ -188,7 +181,7 @@ def _draw_file(path: Path, batch: BatchView, stats: PlanStats) -> None:
             st.rerun()
         display.download(
             "Download decisions",
-            lambda: as_text(_saved(path)).encode(),
+            lambda: as_text(saved_decisions(path)).encode(),
             type="secondary",
             file_name="decisions.tsv",
             mime="text/tab-separated-values",
