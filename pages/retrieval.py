@@ -3,7 +3,7 @@
 import streamlit as st
 
 from pages.ui.components import data_cache, display, page_layout, run_data, url
-from pages.ui.retrieval import calibration, custom_queries, errors, metric_cards, search, ten_sentences
+from pages.ui.retrieval import calibration, custom_queries, errors, metric_cards, results, search, ten_sentences
 
 context = page_layout.setup_page(
     "Retrieval", "Which documents does a model find, and where does it fail?", parameters=search.PARAMETERS
@@ -28,23 +28,21 @@ with display.show_errors():
     if len(splits) > 1:
         split = st.segmented_control("Queries", splits, default=split, required=True, **url.bound(search.SPLIT, splits))
     searched = search.search_split(data, models, split)
-    cards, results = st.container(), st.container()
-    if query.strip():  # the results of a typed query come first
-        cards, results = results, cards
+    cards, tabs = st.container(), st.container()
+    if query.strip():  # its results come first
+        cards, tabs = tabs, cards
     with cards:
         shown = metric_cards.draw(searched)
-    if query.strip() or st.query_params.get(search.PART) in (None, *search.WITH_EXAMPLES):
-        with results:
-            search.draw_results(searched, query)
     parts = {
+        search.RESULTS: lambda: results.draw(searched, query, run, context),
         "Errors": lambda: errors.draw(searched, split),
-        **({} if searched.single else {"Win and loss": lambda: search.draw_example_lists(searched)}),
         "Your queries": lambda: custom_queries.draw(searched),
         "Scores and labels": lambda: calibration.draw(searched, split, with_cards=shown is not metric_cards.SCORED),
         "HasPositive@k by k": lambda: calibration.draw_hits(searched),
         "Ten sentences": lambda: ten_sentences.draw(searched),
     }
-    display.tabs(parts, **url.bound(search.PART, parts))
+    with tabs:
+        display.tabs(parts, **url.bound(search.PART, parts))
     with page_layout.action_bar():
         if run is None:
             page_layout.next_step_button("Train a run on this dataset", "train", key="retrieval.none")

@@ -71,10 +71,17 @@ def test_a_setting_is_selected_by_its_config_key(runs: RunStore, name: str) -> N
     assert app.session_state[name] in (f"Learning rate{value}", [f"Learning rate{value}"])
 
 
-@pytest.mark.parametrize("old", ["Gold by cut-off", "Hits by cutoff"])
-def test_a_renamed_tab_opens(finished: Run, old: str) -> None:
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("Gold by cut-off", "HasPositive@k by k"),
+        ("Hits by cutoff", "HasPositive@k by k"),
+        ("Win and loss", "Results"),
+    ],
+)
+def test_a_renamed_tab_opens(finished: Run, old: str, new: str) -> None:
     app = open_page_in_app("retrieval", run=finished.id, **{"retrieval.part": old})
-    assert app.session_state["retrieval.part"] == "HasPositive@k by k"
+    assert app.session_state["retrieval.part"] == new
 
 
 def test_a_current_parameter_wins_over_its_old_name(finished: Run) -> None:

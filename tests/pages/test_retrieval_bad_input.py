@@ -17,7 +17,7 @@ from bsc_core.runs import Run, RunStore
 from pages.ui.retrieval import metric_cards, search
 from tests.helpers.pages import open_page, page_text, prepare_page
 
-PARTS = ("Errors", "Your queries", "Scores and labels", "HasPositive@k by k")
+PARTS = ("Errors", "Your queries", "Scores and labels", "HasPositive@k by k", "Results")
 
 
 @pytest.fixture

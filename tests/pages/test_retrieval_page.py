@@ -17,6 +17,7 @@ from streamlit.testing.v1 import AppTest
 
 from bsc_core import formatting
 from bsc_core.config import RunConfig
+from bsc_core.data.decisions import read_decisions
 from bsc_core.data.queries import parse_queries
 from bsc_core.encoders import registry
 from bsc_core.errors import ModelError
@@ -40,9 +41,11 @@ def search(finished: Run) -> search_ui.Search:
 
 
 def test_without_a_run_one_or_two_encoders_are_searched(runs: RunStore, tiny_encoder: Path) -> None:
+    errors_tab = {"retrieval.part": "Errors"}
+    app = open_page("retrieval", encoder=str(tiny_encoder), **errors_tab)
+    assert "The model does not rank a relevant document first for" in page_text(app)
     app = open_page("retrieval", encoder=str(tiny_encoder))
     assert app.button(key="retrieval.none").label == "Train a run on this dataset"
-    assert "The model does not rank a relevant document first for" in page_text(app)
     assert not app.get("plotly_chart")
     documents = table_with(app, "Relevant")
     assert (documents["Document"].nunique(), documents["Cosine"].is_monotonic_decreasing) == (len(documents), True)
@@ -135,6 +138,7 @@ def test_the_cards_agree_with_the_run(visit: Callable[..., AppTest], finished: R
     cards = {card.label: card.value for card in app.metric}
     names = {name: label for name, label in metric_cards.RANKED.items() if name != "map"}  # equal to MRR in these data
     assert cards == {f"{label}, candidates": formatting.metric(metrics[name]) for name, label in names.items()}
+    app = visit("retrieval", run=finished.id, **{"retrieval.part": "Errors"})
     assert "The model on the right does not rank a relevant document first for" in page_text(app)
 
 
@@ -149,8 +153,10 @@ def test_the_page_opens_with_a_win_and_a_loss_and_all_their_results(
         change = " → ".join(str(one.first_rank[position]) for one in search.results)
         assert f"**{title}**: rank {change}" in page_text(app)
     query = search.text(search.task.query[1])
+    app = open_tab(finished, "Results")
     app.button(key="retrieval.example.Largest loss").click().run()
     assert app.text_input(key="retrieval.query").value == query
+    assert app.session_state["retrieval.part"] == "Results"
     [chart] = app.get("plotly_chart")
     names = [note["text"] for note in json.loads(chart.proto.spec)["layout"]["annotations"]]
     assert names == ["<b>Before training</b>", "<b>After training</b>"]
@@ -158,7 +164,7 @@ def test_the_page_opens_with_a_win_and_a_loss_and_all_their_results(
     changes = np.ones((2, len(search.task.query)))
     changes[:, :3] = [[2, 3, 1], [1, 1, 5]]
     monkeypatch.setattr(search_ui, "_ranks", lambda search: changes)
-    app = open_tab(finished, "Win and loss")
+    app = open_page("retrieval", run=finished.id)
     assert not app.exception
     assert len(app.get("plotly_chart")) == 2
     assert "The first 4 documents." in page_text(app)
@@ -166,6 +172,27 @@ def test_the_page_opens_with_a_win_and_a_loss_and_all_their_results(
     table = app.dataframe[-1].value
     assert table["Query"].tolist() == [search.text(search.task.query[position]) for position in (1, 0, 2)]
     assert table["Rank, After training"][0] == str(search.results[1].first_rank[1])
+
+
+def test_a_document_of_the_results_is_marked_as_relevant_for_the_dataset(runs: RunStore, tiny_encoder: Path) -> None:
+    data = data_cache.dataset_splits("sample")
+    query = data.texts[int(data.dev.query[data.dev.positive][0])]
+    app = open_page("retrieval", encoder=str(tiny_encoder), **{"retrieval.query": f" {query.upper()} "})
+    documents = app.selectbox(key="retrieval.judged")
+    document = next(one for one in table_with(app, "Relevant").query("Relevant == ''")["Document"] if "…" not in one)
+    assert "retrieval.decide" not in app.session_state
+    documents.set_value(document).run()
+    app.segmented_control(key="retrieval.decide").set_value("positive").run()
+    assert not app.exception
+    path = data_cache.false_negatives_file("sample")
+    assert [(one.pair, one.decision) for one in read_decisions(path)] == [((query, document), "positive")]
+    assert [toast.value for toast in app.toast] == ["Decision saved: positive. New runs of this dataset use it."]
+    marked = table_with(app, "Relevant").query("Relevant == '★'")["Document"].tolist()
+    assert document in marked, "the search of the dataset does not use the decision"
+    app.segmented_control(key="retrieval.decide").set_value(None).run()
+    assert read_decisions(path) == []
+    app.text_input(key="retrieval.query").set_value("a query that is not in the data").run()
+    assert "retrieval.judged" not in {box.key for box in app.selectbox}
 
 
 def test_metrics_of_candidates_are_named_so_and_those_of_a_search_are_not(
@@ -228,7 +255,7 @@ def test_each_cause_of_an_error_says_what_to_do_and_where(
 ) -> None:
     row = dict.fromkeys((*errors.WIDTHS, "Cosine relevant", "Cosine top"), "text")
     monkeypatch.setattr(errors, "error_rows", lambda search: [row | {"Cause": cause.value} for cause in causes])
-    app = open_page("retrieval", run=finished.id)
+    app = open_tab(finished, "Errors")
     strategy, text = finished.config().batching.strategy, page_text(app)
     assert all(f"{cause.value}: {errors.advice(cause, strategy)}" in text for cause in causes)
     shown = {button.key for button in app.button if str(button.key).startswith("retrieval.failures.open")}

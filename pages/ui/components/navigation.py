@@ -37,6 +37,7 @@ VALUES = {  # current parameter -> its old values -> current values
         "Your own queries": "Your queries",
         "Gold by cut-off": "HasPositive@k by k",
         "Hits by cutoff": "HasPositive@k by k",
+        "Win and loss": "Results",
     },
     "batches.measure": {"groups in a single batch": "groups that are complete in one batch"},
     "embeddings.way": {"Beside": "Side by side", "Moving": "Animated"},

@@ -57,7 +57,7 @@ def draw(search: Search) -> None:
         column_config={name: st.column_config.TextColumn(width=width) for name, width in WIDTHS.items()},
         alt="Your queries with the top documents of both models",
     )
-    st.caption("Select a row to show its full results above.")
+    st.caption("Select a row to open its results.")
     display.csv_button(rows, name="your_queries", key="retrieval.own.data")
 
 

@@ -146,4 +146,3 @@ def search_selected(key: str, queries: list[str]) -> None:
     rows = st.session_state[key]["selection"]["rows"]
     if rows:
         search_for(queries[rows[0]])
-        st.toast("The results of this query are at the top of the page.", icon=":material/arrow_upward:")

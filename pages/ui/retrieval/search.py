@@ -26,7 +26,7 @@ from pages.ui.components import data_cache, display, page_layout, run_data, turn
 
 TOP, TOP_OF_EXAMPLE = 10, 4
 WIDE_ROW = 48  # pixels: height of a table row with two lines of text
-WITH_EXAMPLES = ("Errors", "Win and loss")  # parts of the page with a win and a loss above them
+RESULTS = "Results"  # first part of the page
 QUERY, SPLIT, PART = "retrieval.query", "retrieval.split", "retrieval.part"
 SAVED_QUERY, LONG_QUERY = "retrieval.query.saved", "retrieval.query.long"  # session keys
 MAX_IN_URL = 1500  # characters of a query, or of pasted queries
@@ -124,7 +124,7 @@ def query_box(cell: DeltaGenerator) -> str:
     so the box is not bound.
     """
     if page_layout.arrived() and QUERY not in st.query_params:
-        search_for(st.session_state.get(SAVED_QUERY, ""))
+        _write_query(st.session_state.get(SAVED_QUERY, ""))
     query = st.query_params.get(QUERY) or st.session_state.get(LONG_QUERY, "")
     st.session_state[QUERY] = st.session_state[SAVED_QUERY] = query
     hint = "Type a query, or select an error below"
@@ -141,7 +141,13 @@ def _query_changed() -> None:
 
 
 def search_for(query: str) -> None:
-    """Write a query into the URL, from where the search box reads it, unless it is too long; call it in a callback."""
+    """Search for a query and open its results; call it in a callback."""
+    _write_query(query)
+    st.session_state[PART] = RESULTS
+
+
+def _write_query(query: str) -> None:
+    """Write a query into the URL, from where the search box reads it, unless it is too long."""
     is_long = len(query) > MAX_IN_URL
     st.session_state[LONG_QUERY] = query if is_long else ""
     display.write_url({QUERY: query} if query and not is_long else {}, [QUERY])
@@ -274,11 +280,8 @@ def _ranks(search: Search) -> list[np.ndarray]:
     return [np.where(one.first_rank > 0, one.first_rank, not_found) for one in search.results]
 
 
-def draw_results(search: Search, query: str) -> None:
-    """Draw the results of the typed query, or a card of the largest win and one of the largest loss in the data."""
-    if not query.strip():
-        _draw_examples(search)
-        return
+def draw_lists(search: Search, query: str) -> Results:
+    """Draw the results of the query and return them."""
     if not query_positions(search, query):
         queries = formatting.plural(len(search.task.query), f"{search.split} query", f"{search.split} queries")
         others = [name for name in search.data.splits if name != search.split and _has_query(search, name, query)]
@@ -299,6 +302,7 @@ def draw_results(search: Search, query: str) -> None:
         documents = formatting.plural(len(search.task.corpus), "document")
         summary += f" The {documents} of {search.split} are searched, as for the metrics."
     st.caption(display.escaped(summary))
+    return results
 
 
 def searched_documents(search: Search) -> str:
@@ -339,11 +343,19 @@ def _training_word_shares(train: PairDataset) -> tuple[float, float] | None:
 
 def _has_query(search: Search, split: str, query: str) -> bool:
     """Whether a split has a query with this text, apart from spaces and case."""
-    texts = {search.text(text_id) for text_id in search.data.splits[split].distinct_queries.tolist()}
-    return _case_folded(query) in map(_case_folded, texts)
+    return _same_text(search, search.data.splits[split].distinct_queries.tolist(), query) is not None
 
 
-def _draw_examples(search: Search) -> None:
+def query_of_dataset(search: Search, query: str) -> str | None:
+    """Return the query of the dataset with this text, apart from spaces and case; None if there is none."""
+    others = (part.distinct_queries.tolist() for part in search.data.splits.values())
+    text_ids = (_same_text(search, ids, query) for ids in (search.task.query.tolist(), *others))
+    found = next((text_id for text_id in text_ids if text_id is not None), None)
+    return None if found is None else search.text(found)
+
+
+def draw_examples(search: Search) -> None:
+    """Draw the largest win and the largest loss of the right model, and all queries with another rank."""
     examples = example_queries(search)
     if not examples:
         st.caption(f"No {search.split} pair is positive, so there is no example query. Type a query above.")
@@ -352,15 +364,20 @@ def _draw_examples(search: Search) -> None:
     for cell, (title, position) in zip(cells, examples.items(), strict=False):
         with cell, st.container(border=True, height="stretch", gap="xxsmall"):
             _draw_card(search, title, position)
-    if len(examples) > 1:
-        return
-    [(title, position)] = examples.items()
-    with cells[1]:
-        if search.single:
+    if search.single:
+        [position] = examples.values()
+        with cells[1]:
             _draw_query(search, search.text(search.task.query[position]), "answers.example", TOP_OF_EXAMPLE, position)
-        else:
-            missing = {"Largest win": "No query is worse", "Largest loss": "No query is better"}
-            st.caption(f"{missing.get(title, 'No query changed its rank')} on the right.")
+        return
+    if len(examples) == 1:
+        missing = {"Largest win": "No query is worse", "Largest loss": "No query is better"}
+        cells[1].caption(f"{missing.get(next(iter(examples)), 'No query changed its rank')} on the right.")
+    for title, position in examples.items():
+        query = search.text(search.task.query[position])
+        display.plain_text(_card_title(search, title, position), query)
+        _draw_query(search, query, f"answers.{title}", TOP_OF_EXAMPLE, position)
+    st.caption(f"The first {TOP_OF_EXAMPLE} documents. ★: relevant document.{LINES_HELP} Largest: {RATIO}")
+    _draw_changed_queries(search)
 
 
 def _draw_card(search: Search, title: str, position: int) -> None:
@@ -374,18 +391,6 @@ def _draw_card(search: Search, title: str, position: int) -> None:
         st.button(f"All {TOP} results", key=key, type="tertiary", on_click=search_for, args=(query,))
     st.text(formatting.shorten(query, CARD_LENGTH))
     st.text(f"★ Relevant: {formatting.shorten(document, CARD_LENGTH)}")
-
-
-def draw_example_lists(search: Search) -> None:
-    """Draw the first documents of two models for the largest win and the largest loss."""
-    examples = example_queries(search)
-    for title, position in examples.items():
-        query = search.text(search.task.query[position])
-        display.plain_text(_card_title(search, title, position), query)
-        _draw_query(search, query, f"answers.{title}", TOP_OF_EXAMPLE, position)
-    shown = f"The first {TOP_OF_EXAMPLE} documents. ★: relevant document.{LINES_HELP} Largest: {RATIO}"
-    st.caption(shown if examples else "No query has a relevant document.")
-    _draw_changed_queries(search)
 
 
 def _draw_changed_queries(search: Search) -> None:
@@ -515,13 +520,18 @@ def query_positions(search: Search, query: str) -> list[int]:
     Several queries of the data can have the same text, with different ids.
     """
     text_ids = search.task.query
+    match = _same_text(search, text_ids.tolist(), query)
+    positions: list[int] = [] if match is None else np.flatnonzero(text_ids == match).tolist()
+    return positions
+
+
+def _same_text(search: Search, text_ids: list[int], query: str) -> int | None:
+    """Return the first text that equals the query, or that does so apart from spaces, or from spaces and case."""
     for normalize in (str, _single_spaced, _case_folded):
         wanted = normalize(query)
-        match = next((one for one in text_ids.tolist() if normalize(search.text(one)) == wanted), None)
-        if match is not None:
-            positions: list[int] = np.flatnonzero(text_ids == match).tolist()
-            return positions
-    return []
+        if (match := next((one for one in text_ids if normalize(search.text(one)) == wanted), None)) is not None:
+            return match
+    return None
 
 
 def _single_spaced(text: str) -> str:

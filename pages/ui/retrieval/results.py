@@ -1,0 +1,59 @@
+"""Results of a query, with a decision about each document: relevant, not relevant, or unclear."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import streamlit as st
+
+from bsc_core import formatting
+from bsc_core.runs import Run
+from pages.ui.batches import decide
+from pages.ui.components import display, page_layout
+from pages.ui.retrieval.search import Results, Search, draw_examples, draw_lists, query_of_dataset
+
+DOCUMENT = "retrieval.judged"  # session key
+LABEL_LENGTH = 90  # characters of a document in the list
+
+
+def draw(search: Search, query: str, run: Run | None, context: page_layout.Context) -> None:
+    """Draw the results of a query, or examples; if the dataset has the query, its documents can be decided."""
+    if not query.strip():
+        draw_examples(search)
+        return
+    results, known = draw_lists(search, query), query_of_dataset(search, query)
+    if known is not None:
+        path = decide.dataset_file(context.dataset_key) if run is None else decide.run_file(run, context.dataset_key)
+        _draw_decision(known, results, path)
+
+
+def _draw_decision(query: str, results: Results, path: Path | None) -> None:
+    saved = {one.pair: one.decision for one in decide.saved_decisions(path)}
+    relevant = {hit.text: hit.gold for hits in (results.left, results.right) for hit in hits}
+
+    def label(document: str) -> str:
+        decision, text = saved.get((query, document)), formatting.shorten(document, LABEL_LENGTH)
+        return f"{decide.LABELS[decision]}: {text}" if decision else f"{'★ ' if relevant[document] else ''}{text}"
+
+    if st.session_state.get(DOCUMENT) not in relevant:
+        st.session_state[DOCUMENT] = None
+    choice, control = display.columns(2, min_width=340)
+    document = choice.selectbox(
+        "Correct the relevance of a document",
+        list(relevant),
+        format_func=label,
+        key=DOCUMENT,
+        placeholder="Choose a document of the results",
+        help="New runs of this dataset use your decisions. Finished runs keep their results.",
+    )
+    if document is not None:
+        with control:
+            decide.draw_control(
+                path,
+                (query, document),
+                saved.get((query, document)),
+                key="retrieval.decide",
+                on_save=lambda sentence: st.toast(
+                    f"{sentence} New runs of this dataset use it.", icon=":material/flag:"
+                ),
+            )
