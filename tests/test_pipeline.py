@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -154,6 +155,12 @@ def test_an_estimate_comes_from_a_finished_run_with_the_same_encoder(small_confi
     stopped.write_json("result", run.read_json("result"))
     stopped.update_status(state="stopped")
     assert estimate(small_config, data, store).source == run.id
+    newer = store.create(with_changes(small_config, data={"train": "other.csv"}))
+    newer.write_json("result", run.read_json("result"))
+    newer.update_status(state="done")
+    assert estimate(small_config, data, store).source == run.id, "not the run on the same data"
+    assert estimate(newer.config(), data, store).source == newer.id
+    shutil.rmtree(newer.folder)
     run.update_status(state="stopped")
     assert estimate(small_config, data, store).source in (run.id, stopped.id)
 

@@ -36,6 +36,7 @@ CHECKS: dict[str, Callable[[RunEvidence], Iterator[Finding]]] = {
     "repeated rows": data_checks.repeated_rows,
     "forgetting": training_checks.forgetting,
     "overfitting": training_checks.overfitting,
+    "highest metric": training_checks.highest_metric,
     "noise": training_checks.noise,
 }
 """The checks by name, causes before their symptoms: findings of equal severity have this order."""

@@ -17,8 +17,9 @@ from bsc_core.config.losses import HIGHEST_TEMPERATURE, LOWEST_TEMPERATURE
 from bsc_core.diagnosis.findings import Evidence, Finding
 from bsc_core.diagnosis.run_evidence import MAX_PAIRS, MAX_ROWS, SEED, RunEvidence
 from bsc_core.errors import RunError
+from bsc_core.evaluation.comparison import HIGHEST
 from bsc_core.evaluation.metrics.geometry import anisotropy, sample_vectors
-from bsc_core.formatting import metric, percent, signed
+from bsc_core.formatting import metric, metric_name, percent, signed
 from bsc_core.run_results import WHEN
 from bsc_core.runs import BEST_EPOCH, GENERAL, GENERAL_SCORE
 from bsc_core.types import Ids, Matrix, Numbers
@@ -370,10 +371,28 @@ def overfitting(run: RunEvidence) -> Findings:
         )
 
 
+def highest_metric(run: RunEvidence) -> Findings:
+    """A metric that training cannot increase, because it was at its maximum before."""
+    rows = "queries" if run.comparison.wins is not None else "pairs"
+    value = run.run.evaluation("before")[run.split][run.metric]
+    if value is not None and value >= HIGHEST:
+        yield Finding(
+            "highest_metric",
+            "info",
+            f"{metric_name(run.metric)} on {run.split} is {metric(value)} before training: it cannot increase.",
+            (
+                Evidence(f"{run.metric} before training", value, f"below {HIGHEST}"),
+                Evidence(f"{run.split} {rows}", float(run.comparison.queries), "with more, the metric is lower"),
+            ),
+            f"Evaluate on more {run.split} {rows}, or add a corpus (data.corpus), so that each query searches more "
+            "documents.",
+        )
+
+
 def noise(run: RunEvidence) -> Findings:
     """Differences that the number of test pairs does not resolve."""
-    difference = run.comparison.difference
-    if difference.contains_zero:
+    difference, before = run.comparison.difference, run.run.evaluation("before")[run.split][run.metric]
+    if difference.contains_zero and (before is None or before < HIGHEST):
         units = f"{run.comparison.queries:,} {run.split} {'queries' if run.comparison.wins is not None else 'pairs'}"
         evidence = [Evidence(f"change of {run.metric}", difference.value, "0")]
         for name, value in (("lower", difference.low), ("upper", difference.high)):

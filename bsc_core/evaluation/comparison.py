@@ -23,6 +23,7 @@ from bsc_core.evaluation.stats.significance import Comparison, compare, compare_
 from bsc_core.neighbors import TIE, TextRows, top_k
 from bsc_core.types import Ids, Indices, Mask, Numbers, Vectors
 
+HIGHEST = 0.995  # of metrics, whose maximum is 1: training can hardly increase a value from here on
 SIGNED_METRICS = ("spearman", "pearson")  # metrics between -1 and 1; the others are between 0 and 1
 
 

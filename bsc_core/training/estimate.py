@@ -58,8 +58,8 @@ def measured_speed(summary: dict[str, Any], data: DatasetSplits, run: Run) -> di
 
 
 def estimate(config: RunConfig, data: DatasetSplits, store: RunStore) -> Estimate:
-    """Estimate the cost of a run from the newest finished run whose steps cost the same, if possible a complete one."""
-    speed = _latest_speed(config, store)
+    """Estimate the cost of a run from the newest finished run whose steps cost the same; see `_speed`."""
+    speed = _speed(config, store)
     if speed is None:
         return Estimate(None, None, None, "No estimate yet. Run a preflight, or launch a first run with this encoder.")
     run_id, result = speed
@@ -81,8 +81,10 @@ def estimate(config: RunConfig, data: DatasetSplits, store: RunStore) -> Estimat
     return Estimate(seconds, result["peak_memory_bytes"], disk, run_id)
 
 
-def _latest_speed(config: RunConfig, store: RunStore) -> tuple[str, dict[str, Any]] | None:
-    wanted, stopped = _cost_key(config, store), None
+def _speed(config: RunConfig, store: RunStore) -> tuple[str, dict[str, Any]] | None:
+    """Return id and result of the newest comparable run, preferably a complete one, and one on the same data."""
+    wanted = _cost_key(config, store)
+    found: dict[tuple[bool, bool], tuple[str, dict[str, Any]]] = {}
     for run in store.list():
         try:
             result, other, state = run.read_json(RESULT), run.config(), run.status().state
@@ -90,10 +92,11 @@ def _latest_speed(config: RunConfig, store: RunStore) -> tuple[str, dict[str, An
             continue
         if not result or not all(result.get(name) for name in SPEEDS) or _cost_key(other, store) != wanted:
             continue
-        if state == "done":
-            return run.id, result
-        stopped = stopped or (run.id, result)  # with fewer files than a complete run
-    return stopped
+        rank = (state != "done", other.data.train != config.data.train)  # a stopped run has fewer files
+        found.setdefault(rank, (run.id, result))
+        if not any(rank):
+            break
+    return found[min(found)] if found else None
 
 
 def _cost_key(config: RunConfig, store: RunStore) -> tuple[object, ...]:

@@ -165,6 +165,7 @@ FAULTS: dict[str, dict[str, Any]] = {
     "normalization": {"loss": {"name": "bsc", "normalization": "none", "temperature": 20.0}, "after": long_vectors},
     "other_distribution": {"before": far(START), "after": far(vectors(0.9, seed=1))},
     "repeated_rows": {"train": TRAIN_ROWS[:30] * 2, "loss": {"name": "mnrl", "temperature": 0.2, "mask": "self"}},
+    "highest_metric": {"before": vectors(0.1), "after": vectors(0.15, seed=1)},
     "noise": {"after": vectors(0.9, seed=1)},
 }
 
@@ -200,6 +201,12 @@ def test_noise_is_no_alarm(diagnosed: Callable[..., Diagnosis]) -> None:
     diagnosis = diagnosed(**FAULTS["noise"])
     assert (diagnosis.state, diagnosis.alarms) == ("noise", ())
     assert "within the noise of 60 dev queries" in diagnosis.findings[0].title
+
+
+def test_a_metric_at_its_maximum_is_not_called_noise(diagnosed: Callable[..., Diagnosis]) -> None:
+    diagnosis = diagnosed(**FAULTS["highest_metric"])
+    assert codes(diagnosis) == ["highest_metric"]
+    assert diagnosis.findings[0].title == "MRR on dev is 1.000 before training: it cannot increase."
 
 
 def test_forgetting_is_named(diagnosed: Callable[..., Diagnosis]) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow
 import pytest
 from streamlit.testing.v1 import AppTest
 
@@ -151,6 +152,29 @@ def open_tab(name: str) -> AppTest:
     app.run()
     assert not app.exception
     return app
+
+
+def test_all_runs_of_a_sweep_are_stopped_together(runs: RunStore, trained: Run) -> None:
+    launched = launch_group(runs, [trained.config()] * 3, GROUP, over=[])
+    app = open_page("runs", group=GROUP)
+    assert app.button(key=f"runs.sweep.stop.{GROUP}").label == "Stop 3 runs"
+    click(app, f"runs.sweep.stop.{GROUP}")
+    assert [runs.get(run.id).status().state for run in launched] == ["stopped"] * 3
+    assert [toast.value for toast in app.toast] == ["3 runs stopped; an active one stops after this step."]
+    assert f"runs.sweep.stop.{GROUP}" not in {button.key for button in app.button}
+
+
+def test_the_curves_of_a_sweep_are_smoothed(sweep: list[Run]) -> None:
+    def losses(**view: str) -> list[float]:
+        app = open_page("runs", group=GROUP, **{"runs.sweep.part": "Curves"}, **view)
+        assert not app.exception
+        chart = app.get("vega_lite_chart")[0].proto
+        table = pyarrow.ipc.open_stream(chart.data.data).read_all().to_pylist()
+        return [point["value"] for point in table]
+
+    plain, smooth = losses(), losses(smoothing="0.9")
+    assert len(plain) == len(smooth) > 2
+    assert np.std(smooth) < np.std(plain)
 
 
 def test_settings_have_mean_and_deviation_over_seeds(sweep: list[Run]) -> None:

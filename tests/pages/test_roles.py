@@ -41,7 +41,7 @@ from bsc_core.users import (
     write_dataset_access,
     write_run_access,
 )
-from pages.ui.batches import source, triage
+from pages.ui.batches import decide, triage
 from pages.ui.comparison import query_differences
 from pages.ui.comparison import settings as comparison_settings
 from pages.ui.comparison import view as comparison_view
@@ -503,9 +503,9 @@ def test_decisions_about_another_users_run_do_not_change_its_file(
     own(finished, EVA, "ben")
     for user, expected in ((EVA, marked), (BEN, None)):
         sign_in(user)
-        assert source._false_negatives_file(finished, "sample") == expected
+        assert decide.run_file(finished, "sample") == expected
     own(finished, BEN)  # a run on a dataset of eva
-    assert source._false_negatives_file(finished, "sample") is None
+    assert decide.run_file(finished, "sample") is None
 
 
 def test_a_duplicated_run_has_the_decisions_that_the_run_applied(
@@ -931,6 +931,6 @@ def test_decisions_are_not_written_to_a_path_that_only_the_config_of_a_run_names
     path = tmp_path / "new" / "authorized_keys"
     data = finished.config().data.model_copy(update={"false_negatives": str(path)})
     finished.write_json("config", finished.config().model_copy(update={"data": data}).model_dump(mode="json"))
-    assert source._false_negatives_file(finished, "sample") is None
+    assert decide.run_file(finished, "sample") is None
     atomic_write(path, DECISIONS)
-    assert source._false_negatives_file(finished, "sample") == path
+    assert decide.run_file(finished, "sample") == path

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 import shutil
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -432,3 +434,28 @@ def test_the_selected_strategy_is_described(runs: RunStore, strategy: str) -> No
     described = config_form.describe_value("batching", "strategy", strategy)
     assert len(described) > len("No groups.")
     assert described in [one.value for one in app.caption]
+
+
+def test_a_run_with_few_steps_offers_more_epochs(runs: RunStore) -> None:
+    app = open_page("train", **{"training.epochs": "1", "training.batch_size": "64"})
+    steps = int(re.search(r"Only (\d+) steps in total: too few", page_text(app)).group(1))
+    app.button(key="train.training.epochs.usual").click().run()
+    assert "too few to learn" not in page_text(app)
+    assert make_config(config_file(app)).training.epochs == math.ceil(60 / steps)
+
+
+def test_another_dataset_of_the_same_shape_keeps_the_settings(runs: RunStore) -> None:
+    folder = runs.uploads_folder / "copy"
+    folder.mkdir(parents=True)
+    file = shutil.copy(sample_config().train, folder / "copy.tsv")
+    data = sample_config().model_dump(mode="json") | {"train": str(file)}
+    (folder / "dataset.json").write_text(json.dumps({"label": "Copy", "data": data}), encoding="utf-8")
+    app = open_page("train")
+    app.number_input(key="train.training.epochs").set_value(7).run()
+    app.selectbox(key="dataset").set_value("copy").run()
+    assert not app.exception
+    config = make_config(config_file(app))
+    assert (config.data.train, config.training.epochs) == (str(file), 7)
+    app.selectbox(key="dataset").set_value("sample-nli").run()
+    assert make_config(config_file(app)).training.epochs != 7
+    assert "The form now starts from the preset" in " ".join(toast.value for toast in app.toast)

@@ -22,7 +22,7 @@ Settings = Mapping[str, Sequence[MetricRows]]
 MAX_POINTS = 512
 ROUNDING = 1e-6
 HEIGHT = 260
-LABEL = "datum.value && abs(datum.value) < 0.001 ? format(datum.value, '~e') : format(datum.value, ',~r')"
+LABEL = "datum.value && abs(datum.value) < 0.001 ? format(datum.value, '.3~e') : format(datum.value, ',.4~r')"
 
 
 class Field(NamedTuple):
@@ -61,7 +61,8 @@ class CurveView(NamedTuple):
     by_time: bool = False
 
 
-MEAN_STEPS = 20  # steps from which the title of a loss curve names a trend
+MEAN_STEPS = 20  # steps from which the title of a noisy curve names a trend
+NOISY = ("loss", "grad_norm", "tokens_per_second", "hardness")  # fields whose values differ between batches
 SECONDS = "seconds"
 AXES = {SECONDS: "training time (s)"}
 DEFAULT_VIEW = CurveView()
@@ -182,14 +183,17 @@ def step_curve(
         for name, runs in settings.items()
     }
     values = [[point["value"] for point in curve] for curve in curves.values()]
-    if field == "loss" and len(values) == 1 and len(values[0]) > 1:
-        title = _loss_title(noun, values[0])
+    single = values[0] if len(values) == 1 else []
+    if len(single) >= MEAN_STEPS and field in NOISY:
+        title = _trend_title(noun, single, unit_name)
+    elif len(single) > 1 and field == "loss":
+        title = f"{noun} of {len(single)} steps, {_format(float(np.mean(single)))} on average"
     else:
-        ends = [one[-1:] if field != "loss" else one[-max(1, len(one) // 5) :] for one in values if one]
+        ends = [one[-max(1, len(one) // 5) :] if field in NOISY else one[-1:] for one in values if one]
         of = " on average over the last fifth" if any(len(end) > 1 for end in ends) else ""
         title = _title(noun, curves, f"ends at {_join([float(np.mean(end)) for end in ends])}{of}", unit_name)
     curves = {name: smooth(curve, view.smoothing) for name, curve in curves.items()}
-    return lines(curves, title=title, value=axis, across=_x(curves, view, "step"), log_value=view.log, colors=colors)
+    return lines(curves, title=title, value=axis, across=x_key(curves, view, "step"), log_value=view.log, colors=colors)
 
 
 def metric_curve(
@@ -223,7 +227,7 @@ def metric_curve(
         title += f"; the best model, after epoch {results[0].best_epoch}, has {_format(results[0].best)}"
     title += f" (against the start: {verdict})" if verdict else ""
     is_within = any(point["epoch"] % 1 for curve in curves.values() for point in curve)
-    across = _x(curves, view, "step" if is_within else "epoch")
+    across = x_key(curves, view, "step" if is_within else "epoch")
     value = f"{formatting.metric_name(metric)} ({split})"
     bar = None
     if interval and len(curves) == len(results) == 1:
@@ -254,7 +258,7 @@ def _shared_untrained(first: Points) -> float | None:
     return values[0]
 
 
-def _x(curves: Mapping[str, Points], view: CurveView, default: str) -> str:
+def x_key(curves: Mapping[str, Points], view: CurveView, default: str) -> str:
     """Return the key of the x-axis: the training time if it is requested and every point has one."""
     known = all(SECONDS in point for curve in curves.values() for point in curve)
     return SECONDS if view.by_time and known else default
@@ -422,23 +426,21 @@ def _change(noun: str, values: Sequence[float], unit: str = "") -> str:
     return f"{noun} {'rises' if values[-1] > values[0] else 'falls'} from {first} to {last}{unit}"
 
 
-def _loss_title(noun: str, values: Sequence[float]) -> str:
-    """Return how the loss changes from the first to the last fifth of the steps, since single batches differ.
+def _trend_title(noun: str, values: Sequence[float], unit: str = "") -> str:
+    """Return how a value changes from the first to the last fifth of the steps, since single batches differ.
 
     These are means; there is a trend if they differ by more than twice the standard error of their difference. Without
     one, the first step is compared, which a diverging loss leaves at once.
     """
-    if len(values) < MEAN_STEPS:
-        return f"{noun} of {len(values)} steps, {_format(float(np.mean(values)))} on average"
     fifth = len(values) // 5
     parts = [np.asarray(part, dtype=np.float64) for part in (values[:fifth], values[-fifth:])]
     means = [float(part.mean()) for part in parts]
     if abs(means[1] - means[0]) <= 2 * float(np.sqrt(sum(part.var(ddof=1) / fifth for part in parts))):
         if abs(values[0] - means[1]) > 2 * float(parts[1].std(ddof=1)):  # it changed in a few steps
-            change = _change(noun, [values[0], means[1]])
+            change = _change(noun, [values[0], means[1]], unit)
             return f"{change} (first step, mean of the last fifth of the steps)"
-        return f"{noun} has no clear trend: {_format(means[0])} at first, {_format(means[1])} at the end"
-    return f"{_change(noun, means)} (means of the first and last fifth of the steps)"
+        return f"{noun} has no clear trend: {_format(means[0])} at first, {_format(means[1])}{unit} at the end"
+    return f"{_change(noun, means, unit)} (means of the first and last fifth of the steps)"
 
 
 def _join(values: Sequence[float]) -> str:
@@ -446,7 +448,7 @@ def _join(values: Sequence[float]) -> str:
 
 
 def _format(value: float) -> str:
-    """Format a value: `0.812`, `298`, `12,345`, or `2.5e-5` if it is below 0.001."""
-    if abs(value) >= 100:
-        return f"{value:,.0f}"
+    """Format a value: `0.812`, `94.6`, `298`, `12,345`, or `2.5e-5` if it is below 0.001."""
+    if abs(value) >= 10:
+        return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.1f}"
     return f"{value:.1e}".replace("e-0", "e-") if 0 < abs(value) < 0.001 else f"{value:.3f}"

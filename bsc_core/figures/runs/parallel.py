@@ -129,6 +129,7 @@ def sweep_curves(
     top: str | None,
     colors: Mapping[str, str],
     with_legend: bool = True,
+    log: bool = False,
 ) -> alt.LayerChart:
     """Plot the curves of many runs, with the best run as a thick line on top.
 
@@ -141,7 +142,10 @@ def sweep_curves(
         top: name of the best run; None without one.
         colors: run to color.
         with_legend: whether a legend names the runs, if they are at most MAX_NAMED.
+        log: whether the y-axis is logarithmic, if all values are positive.
     """
+    log = log and all(point["value"] > 0 for curve in points.values() for point in curve)
+    y_scale = alt.Scale(type="log", nice=False) if log else alt.Scale(zero=False)
     with_legend = with_legend and len(points) <= MAX_NAMED
     table = [
         {"run": run, "name": names[run], "best": run == top, "color": colors[run], **point}
@@ -152,8 +156,8 @@ def sweep_curves(
     scale = alt.Scale(domain=[names[run] for run in points], range=[colors[run] for run in points])
     color = alt.Color("name:N", scale=scale, legend=legend) if with_legend else COLOR
     base = alt.Chart(alt.Data(values=table)).encode(
-        x=alt.X(f"{across}:Q", title=across, axis=alt.Axis(tickMinStep=1, format=",d")),
-        y=alt.Y("value:Q", title=value, axis=alt.Axis(format=",~r", tickCount=5), scale=alt.Scale(zero=False)),
+        x=alt.X(f"{across}:Q", title=curves.AXES.get(across, across), axis=alt.Axis(tickMinStep=1, format=",d")),
+        y=alt.Y("value:Q", title=value, axis=alt.Axis(labelExpr=curves.LABEL, tickCount=5), scale=y_scale),
         detail="run:N",
         color=color,
         tooltip=[

@@ -49,6 +49,7 @@ NORMALIZATIONS = {
 IN_BATCH_LOSSES = ("bsc", "mnrl", "simcse", "sigmoid")
 USUAL_TEMPERATURES = {"l2": (0.02, 0.5), "none": (0.5, 20.0)}
 USUAL_TEMPERATURES_BY_COLUMN = (1.0, 3.0)
+FEW_STEPS, ENOUGH_STEPS = 20, 60  # of a run: where a warning begins, and what it suggests
 BATCHING = {  # strategy: fields shown first, fields under More
     "nearest": (("group_size", "group_by", "metric"), ("neighbors", "search", "distinct_texts", "easy_first")),
     "words": (("group_size", "group_by", "shingle_size"), ("stop_count",)),
@@ -345,17 +346,21 @@ def config_warnings(config: RunConfig, summary: DataSummary) -> Iterator[ConfigW
         yield ConfigWarning(f"{rate_text} is low for static vectors (1e-3 is usual).", LEARNING_RATE, 1e-3)
     if encoder.lora and rate < 1e-4:
         yield ConfigWarning(f"{rate_text} is low for LoRA (1e-4 to 1e-3 is usual).", LEARNING_RATE, 2e-4)
+    if (steps := count_steps(config, summary)) < FEW_STEPS:
+        text = f"Only {plural(steps, 'step')} in total: too few to learn much."
+        if training.max_steps:
+            yield ConfigWarning(text, "training.max_steps", ENOUGH_STEPS)
+        else:
+            yield ConfigWarning(text, "training.epochs", math.ceil(training.epochs * ENOUGH_STEPS / steps))
     yield from map(ConfigWarning, _length_warnings(config, summary))
 
 
 def _length_warnings(config: RunConfig, summary: DataSummary) -> Iterator[str]:
     """Yield what is unusual about the number of rows and steps, the schedule and the evaluation."""
     training, rows = config.training, count_rows(config, summary)
-    steps, size, patience = count_steps(config, summary), training.batch_size, training.early_stopping_patience
+    size, patience = training.batch_size, training.early_stopping_patience
     if size > rows:
         yield f"A batch of {count(size)} is larger than the data ({plural(rows, 'row')}): every epoch is one step."
-    if steps < 20:
-        yield f"Only {plural(steps, 'step')} in total: too few to learn much."
     if summary.dev_queries < 20:
         queries = plural(summary.dev_queries, "dev query", "dev queries")
         yield f"Only {queries} ({plural(summary.dev, 'pair')}): the metric is noisy."
@@ -385,8 +390,9 @@ def _length_warnings(config: RunConfig, summary: DataSummary) -> Iterator[str]:
         )
     if not summary.corpus and not summary.shape.labeled:
         yield (
-            "There is no corpus and no label: each dev query searches only the dev documents, so the metrics are "
-            "optimistic."
+            "There is no corpus and no label: each dev query searches only the documents of the "
+            f"{plural(summary.dev, 'dev pair')}. If they are few, metrics can be near 1 before training. To make the "
+            "search harder, import the data with a corpus, or increase the dev size."
         )
 
 

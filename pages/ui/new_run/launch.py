@@ -127,7 +127,8 @@ def _draw_warning(warning: config_summary.ConfigWarning) -> None:
         st.markdown(text)
         return
     section, _, field = warning.key.partition(".")
-    widget, label = config_form.key(PAGE, section, field), f"Use {config_form.format_setting(warning.value)}"
+    widget = config_form.key(PAGE, section, field)
+    label = f"Set {setting_name(warning.key)} to {config_form.format_setting(warning.value)}"
     with st.container(horizontal=True, vertical_alignment="center"):
         st.markdown(text, width="stretch")
         change = {widget: warning.value}

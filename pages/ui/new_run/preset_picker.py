@@ -23,12 +23,16 @@ def draw(context: page_layout.Context, summary: DataSummary) -> DeltaGenerator:
 
     Returns the cell for the settings that differ from the preset.
 
-    Data of another shape select the preset that fits them. Settings from the Batches page or the loss lab override the
+    Data of another shape select the preset that fits them; with another dataset of the same shape, the settings that
+    were changed stay. Settings from the Batches page or the loss lab override the
     preset's; when another preset is chosen, batch settings stay and the loss is the preset's.
     """
-    fitting = suggested(summary.shape)
-    if st.session_state.get(FITTING) != fitting:
+    fitting, previous = suggested(summary.shape), st.session_state.get(FITTING)
+    if previous != fitting:
         st.session_state[PRESET] = st.session_state[FITTING] = fitting
+        if previous is not None:
+            title = PRESETS[fitting].title
+            st.toast(f"The form now starts from the preset {title}, which fits this dataset.", icon=":material/info:")
     given = link.changed()
     if given is not None:
         named = given.get(link.PRESET, fitting)
@@ -52,10 +56,13 @@ def draw(context: page_layout.Context, summary: DataSummary) -> DeltaGenerator:
         )
     st.caption("Preset: " + " ".join(filter(None, (PRESETS[preset].when, measured_gain(preset)))))
     changed_cell = st.container()
-    source = [preset, context.dataset_key, context.encoder, page_layout.sent_settings()]
-    if st.session_state.get(SOURCE) != source:
+    source = [context.dataset_key, preset, context.encoder, page_layout.sent_settings()]
+    filled = st.session_state.get(SOURCE)
+    if filled is not None and filled[1:] == source[1:] and filled != source:
+        config_form.fill(PAGE, {"data": FIELDS["data"]}, start_values(preset, context))
+    elif filled != source:
         _fill(preset, context)
-        st.session_state[SOURCE] = source
+    st.session_state[SOURCE] = source
     return changed_cell
 
 

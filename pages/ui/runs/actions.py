@@ -1,12 +1,12 @@
 """Buttons of one run: stop, resume, duplicate and delete; and functions that start another run from it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from bsc_core import jobs
+from bsc_core import formatting, jobs
 from bsc_core.config import DataConfig, RunConfig
 from bsc_core.errors import BscError
 from bsc_core.runs import Run, RunStatus, short_id
@@ -28,10 +28,7 @@ def draw(run: Run, status: RunStatus, row: DeltaGenerator, *, may_resume: bool =
     """
     if not users.current_user().may_launch:
         return
-    if (error := st.session_state.pop(STOP_ERROR, None)) is not None:
-        display.error_box(error)
-    if (message := st.session_state.pop(STOPPED, None)) is not None:
-        st.toast(message, icon=":material/stop:")
+    _draw_outcome()
     may_change = users.may_change(run)
     with row.container(horizontal=True, width="content"):
         hanging = is_hanging(run, status)
@@ -63,6 +60,35 @@ def draw(run: Run, status: RunStatus, row: DeltaGenerator, *, may_resume: bool =
             _button("Delete", run, trash.delete, icon=":material/delete:", about=about)
         if may_change:
             users.draw_share_button(run.id, run_access(run), lambda names: share_run(run, names))
+
+
+def draw_stop_all(runs: Sequence[Run], *, key: str) -> None:
+    """Draw a button that stops the runs that have not ended, if there are several that the user may change."""
+    _draw_outcome()
+    active = [run for run in runs if run.status().state in ("queued", "starting", "running") and users.may_change(run)]
+    if len(active) < 2 or not users.current_user().may_launch:
+        return
+    label = f"Stop {formatting.plural(len(active), 'run')}"
+    about = "Removes the waiting runs from the queue, and stops the active ones, which save their best model so far."
+    st.button(label, key=key, icon=":material/stop:", help=about, on_click=_stop_all, args=(active,))
+
+
+def _stop_all(runs: Sequence[Run]) -> None:
+    users.current_user()  # a callback runs before the page, which ends for a removed user
+    for run in reversed(runs):  # the waiting ones, which are newer, first, so that none of them starts
+        _stop(run)
+    if STOP_ERROR not in st.session_state:
+        st.session_state[STOPPED] = (
+            f"{formatting.plural(len(runs), 'run')} stopped; an active one stops after this step."
+        )
+
+
+def _draw_outcome() -> None:
+    """Draw the error or the message of the last stop."""
+    if (error := st.session_state.pop(STOP_ERROR, None)) is not None:
+        display.error_box(error)
+    if (message := st.session_state.pop(STOPPED, None)) is not None:
+        st.toast(message, icon=":material/stop:")
 
 
 def is_hanging(run: Run, status: RunStatus) -> bool:

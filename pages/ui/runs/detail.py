@@ -10,6 +10,7 @@ import streamlit as st
 from bsc_core import formatting, jobs
 from bsc_core.config import to_toml
 from bsc_core.errors import RunError
+from bsc_core.evaluation.comparison import HIGHEST
 from bsc_core.figures.runs import curves
 from bsc_core.runs import FIRST_BATCH, GENERAL, GENERAL_SCORE, Run, RunStatus, short_id
 from pages.ui.comparison import metrics_table, settings
@@ -70,11 +71,18 @@ def _draw_head(run: Run, status: RunStatus) -> None:
         row.badge("no epoch as good as before training", icon=":material/trending_down:", color="orange")
     row.text(status_line(status, before=before) + continued)
     actions.draw(run, status, st.container(), may_resume=following is None)
+    if before is not None and before >= HIGHEST:
+        st.caption(
+            f":material/info: Before training, {formatting.metric_name(status.metric_name or '')} on dev is "
+            f"{formatting.metric(before)}, so training cannot increase it. Evaluate on more dev queries, or add a "
+            "corpus, so that each query searches more documents."
+        )
     if not status.is_finished:
-        activity = status.message or "Starting …"
+        activity, progress = status.message or "Starting …", table.progress(status)
         if status.state == "queued":
             activity = queue.waiting_sentence(run)
-        st.progress(table.progress(status), text=display.escaped(activity))
+        done = f"{formatting.percent(progress)} of the steps · " if progress else ""
+        st.progress(progress, text=display.escaped(f"{done}{activity}"))
         if status.state == "stopping":
             st.caption(stopping_note(run, status))
     if status.state == "stopped" and not run.evaluation("after"):

@@ -18,7 +18,7 @@ from pages.ui.comparison import metrics_table
 from pages.ui.comparison.settings import Setting, compare_settings
 from pages.ui.components import data_cache, display, run_data, url, users
 from pages.ui.components.glossary import help_text
-from pages.ui.runs import actions, run_settings, table
+from pages.ui.runs import actions, curve_controls, run_settings, table
 
 SEED = "training.seed"
 SPLIT = "dev"
@@ -44,6 +44,7 @@ def _draw_result(group: str, runs: list[Run]) -> None:
                 "of their saved model on dev."
             )
         _draw_best_against_next(runs, summary)
+        actions.draw_stop_all(runs, key=f"runs.sweep.stop.{group}")
 
 
 def draw_details(group: str, runs: list[Run]) -> None:
@@ -185,21 +186,23 @@ def setting_names(summary: Summary) -> dict[str, str]:
 
 def _draw_curves(group: str, runs: list[Run], summary: Summary) -> None:
     """Draw the dev metric by epoch and the loss by step of all runs, the best one highlighted."""
+    view = curve_controls.select_view()
     metric, best_run, names = summary["metric"], summary["best_run"], setting_names(summary)
     rows = {run.id: table.metric_rows(run) for run in runs if run.id in names}  # not those that another run resumes
     left, right = display.columns(2, of_figures=True)
     best = f"best run {short_id(best_run)}" if best_run else "no run is done"
-    draw = partial(parallel.sweep_curves, top=best_run, colors=_colors(rows))
+    draw = partial(parallel.sweep_curves, top=best_run, colors=_colors(rows), log=view.log)
     with left:
         losses = {run_id: curves.series(lines, "loss", max_points=128) for run_id, lines in rows.items()}
-        figure = draw(losses, names, title=f"Loss; {best}", value="loss", across="step")
+        losses = {run_id: curves.smooth(points, view.smoothing) for run_id, points in losses.items()}
+        figure = draw(losses, names, title=f"Loss; {best}", value="loss", across=curves.x_key(losses, view, "step"))
         display.figure(figure, alt=f"Loss by step of {len(rows)} runs", name=f"sweep.loss.{group}")
     if metric:
         with right:
             values = _evaluations(rows, metric)
             name = formatting.metric_name(metric)
             title = f"{name} on dev; {best}"
-            figure = draw(values, names, title=title, value=name, across="epoch")
+            figure = draw(values, names, title=title, value=name, across=curves.x_key(values, view, "epoch"))
             display.figure(figure, alt=f"{name} by epoch of {len(rows)} runs", name=f"sweep.dev.{group}")
 
 
