@@ -88,3 +88,18 @@ def one_contains_the_other(texts: Sequence[str], left: npt.ArrayLike, right: npt
     """
     pairs = zip(np.asarray(left).tolist(), np.asarray(right).tolist(), strict=True)
     return np.fromiter((texts[a] in texts[b] or texts[b] in texts[a] for a, b in pairs), dtype=bool)
+
+
+def find_words(texts: Iterable[str], words: str) -> Mask:
+    """Return whether each text has all of these words, ignoring case; (N,), all false without a word.
+
+    If no text has them as complete words, texts that contain them within longer words match, as do texts of languages
+    that do not separate words.
+    """
+    folded, wanted = [text.casefold() for text in texts], words.casefold().split()
+    candidates = np.array([bool(wanted) and all(word in text for word in wanted) for text in folded], dtype=bool)
+    patterns = [regex.compile(rf"(?<!\w){regex.escape(word)}(?!\w)") for word in wanted]
+    complete = candidates.copy()
+    for number in np.flatnonzero(candidates).tolist():
+        complete[number] = all(pattern.search(folded[number]) for pattern in patterns)
+    return complete if complete.any() else candidates

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bsc_core.data.text_normalization import WORD, normalize_text, normalized_ids, one_contains_the_other
+from bsc_core.data.text_normalization import WORD, find_words, normalize_text, normalized_ids, one_contains_the_other
 
 
 def contains(left, right):
@@ -65,3 +65,20 @@ def test_vowel_signs_and_symbols_distinguish_texts(left, right):
 @pytest.mark.parametrize(("left", "right"), [("a | b ~", "a b"), ("“a-b”", "a b"), ("`a`", "a")])
 def test_punctuation_does_not_distinguish_texts(left, right):
     assert normalize_text(left) == normalize_text(right)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("cat", [True, False, False, True, False]),
+        ("CAT  sat", [False, False, False, True, False]),
+        ("catc", [False, True, False, False, False]),
+        ("a.b*", [False, False, True, False, False]),
+        ("\u6771", [False, False, False, False, True]),
+        ("absent", [False] * 5),
+        ("  ", [False] * 5),
+    ],
+)
+def test_words_are_found_as_complete_words_first(words: str, expected: list[bool]) -> None:
+    texts = ["My cat.", "I catch a cold", "a.b* is a pattern", "The CAT sat", "\u6771\u4eac"]
+    assert find_words(texts, words).tolist() == expected

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
@@ -115,3 +117,22 @@ def test_the_sample_nli_data_show_their_classes(runs: RunStore) -> None:
     table = table_with(app, "class")
     assert set(table["class"]) == {"entailment", "neutral", "contradiction"}
     assert "columns of the sample data are fixed" in page_text(app)
+
+
+def test_rows_are_found_by_words_label_and_split(runs: RunStore) -> None:
+    data = data_cache.dataset_splits("sample")
+    app = open_page("data", dataset="sample", **{"data.rows.find": "rice", "data.rows.label": "positive"})
+    assert not app.exception
+    rows = table_with(app, "query")
+    train = data.train
+    texts = [[data.texts[int(column[row])] for column in train.text_columns] for row in range(len(train))]
+    expected = [
+        train.line[row]
+        for row in np.flatnonzero(train.positive)
+        if any(re.search(r"\brice\b", text.casefold()) for text in texts[row])
+    ]
+    assert rows["line"].tolist() == expected != []
+    assert f"{len(expected)} of {len(train):,} rows." in page_text(app)
+    app.segmented_control(key="data.rows.split").set_value("dev")
+    app.text_input(key="data.rows.find").set_value("no such words").run()
+    assert f"0 of {len(data.dev):,} rows." in page_text(app)

@@ -10,15 +10,16 @@ import streamlit as st
 
 from bsc_core import formatting
 from bsc_core.config import DataConfig
-from bsc_core.data import AuditFinding, DatasetSplits, PairDataset
+from bsc_core.data import AuditFinding, DatasetSplits, PairDataset, TextTable
 from bsc_core.data.io.export import as_parquet, as_tsv, exported_columns
 from bsc_core.data.io.sources import is_hub_id
+from bsc_core.data.text_normalization import find_words
 from bsc_core.figures.batches import dataset as dataset_figures
 from bsc_core.losses.catalog import CATALOG
 from bsc_core.presets.suitable_losses import shape_of, suitable_losses
 from bsc_core.types import Ids
 from bsc_core.users import dataset_access, write_dataset_access
-from pages.ui.components import data_cache, display, glossary, url, users
+from pages.ui.components import data_cache, display, glossary, turns, url, users
 
 ICONS = {"error": ":red[:material/error:]", "warning": ":orange[:material/warning:]", "info": ":blue[:material/info:]"}
 SEVERITIES = {"error": "error", "warning": "warning", "info": "note"}
@@ -41,7 +42,9 @@ FORMATS = {
 EXPORT_PREVIEW = 5
 EXPORT = "data.export"
 PAGE = "page"  # end of the key of the page of a table
-PARAMETERS = (f"{EXPORT}.*", "data.step", f"data.rows.{PAGE}", f"data.finding.*.{PAGE}")
+SPLIT, FIND, LABEL = "data.rows.split", "data.rows.find", "data.rows.label"
+MAX_FIND = 200  # characters of the words to find
+PARAMETERS = (f"{EXPORT}.*", "data.step", f"data.rows.{PAGE}", SPLIT, FIND, LABEL, f"data.finding.*.{PAGE}")
 
 
 def summaries(data: DatasetSplits, findings: list[AuditFinding]) -> None:
@@ -133,8 +136,41 @@ def source(data: DatasetSplits) -> None:
             key="data.rejected",
             alt="Rejected rows with line, field and reason",
         )
-    st.markdown("**Training pairs**")
-    pairs_table(data.train, range(len(data.train)), key="data.rows")
+    _draw_rows(data)
+
+
+def _draw_rows(data: DatasetSplits) -> None:
+    """Draw the rows of a split, all of them or those with words and labels that can be selected."""
+    splits = list(data.splits)
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        split = st.segmented_control("Rows of", splits, default=splits[0], required=True, **url.bound(SPLIT, splits))
+        dataset = data.splits[split if split in splits else splits[0]]
+        words = st.text_input(
+            "Find words",
+            max_chars=MAX_FIND,
+            placeholder="words in one of the texts of a row",
+            width=300,
+            help="Rows with a text that has all of these words. If there are none, parts of longer words match.",
+            **url.bound(FIND),
+        )
+        kinds = ["positive", "negative"] if 0 < dataset.positive.mean() < 1 else []
+        kind = st.segmented_control("Label", kinds, **url.bound(LABEL, ["positive", "negative"])) if kinds else None
+    rows = np.flatnonzero(dataset.positive == (kind == "positive")) if kind else np.arange(len(dataset))
+    if words.strip():
+        columns = [column[rows] for column in dataset.text_columns]
+        rows = rows[np.isin(columns, _texts_with(dataset.texts, words)).any(axis=0)]
+    if not kind and not words.strip():
+        pairs_table(dataset, rows, key="data.rows")
+        return
+    number = f"{formatting.count(len(rows))} of {formatting.plural(len(dataset), 'row')}"
+    st.caption(number + (f", the first {ROWS_SHOWN} are shown." if len(rows) > ROWS_SHOWN else "."))
+    if len(rows):
+        pairs_table(dataset, rows[:ROWS_SHOWN], key="data.rows.found")
+
+
+@turns.cached(max_entries=16, show_spinner=False, hash_funcs={TextTable: lambda texts: texts.digest})
+def _texts_with(texts: TextTable, words: str) -> Ids:
+    return np.flatnonzero(find_words(texts, words)).astype(np.int32)
 
 
 def sharing(key: str) -> None:
@@ -165,16 +201,16 @@ def pairs_table(dataset: PairDataset, rows: range | Ids, *, key: str) -> None:
         return [display.cell(text) for text in texts.take(column[ids])]
 
     table: dict[str, Any] = {"line": dataset.line[ids]}
+    if dataset.label is not None:
+        table["label"] = dataset.label[ids]
+    if dataset.classes is not None:
+        table["class"] = [names[number] if names else str(number) for number in dataset.classes[ids]]
     if dataset.label is None and dataset.classes is not None and np.array_equal(dataset.query, dataset.document):
         table["sentence"] = cells(dataset.query)
     else:
         table |= {"query": cells(dataset.query), "document": cells(dataset.document)}
-    if dataset.label is not None:
-        table["label"] = dataset.label[ids]
     if dataset.negative is not None:
         table["negative"] = cells(dataset.negative)
-    if dataset.classes is not None:
-        table["class"] = [names[number] if names else str(number) for number in dataset.classes[ids]]
     label = st.column_config.NumberColumn(format="%.2f", width="small")
     st.dataframe(table, hide_index=True, height=280, key=key, column_config={"label": label}, alt="Pairs of texts")
 

@@ -73,7 +73,8 @@ def select_view(data: MapData) -> tuple[MapData, str, bool]:
         max_chars=selection.MAX_FIND,
         placeholder="words in the text",
         width=FIELD_WIDTH,
-        help="Selects the texts that contain all of these words, also within longer words; case is ignored.",
+        help="Selects the texts with all of these words. If there are none, parts of longer words match. Case is "
+        "ignored.",
         **url.bound("embeddings.find"),
     )
     animated = several and layout == ANIMATED

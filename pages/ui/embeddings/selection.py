@@ -9,6 +9,7 @@ import streamlit as st
 
 from bsc_core import formatting
 from bsc_core.data.load import DatasetSplits
+from bsc_core.data.text_normalization import find_words
 from bsc_core.projection import count_shared_neighbors, sample_rows
 from pages.ui.components import display, page_layout, turns, url
 from pages.ui.embeddings import text_attributes
@@ -86,11 +87,8 @@ def unpack_ids(text: str) -> np.ndarray | None:
 
 
 def find_texts(data: DatasetSplits, rows: np.ndarray, words: str) -> np.ndarray:
-    """Return the texts among `rows` that contain all words of the first MAX_FIND characters, ignoring case."""
-    wanted = words[:MAX_FIND].casefold().split()
-    texts = ((row, data.texts[row].casefold()) for row in rows.tolist())
-    found = [row for row, text in texts if all(word in text for word in wanted)]
-    return np.array(found if wanted else [], dtype=np.int32)
+    """Return the texts among `rows` with all words of the first MAX_FIND characters; see `find_words`."""
+    return rows[find_words(data.texts.take(rows), words[:MAX_FIND])]
 
 
 def found_sentence(found: np.ndarray, words: str) -> str:

@@ -56,6 +56,9 @@ STATES: dict[str, StateStyle] = {
 }
 
 
+RESUMED = ", resumed"  # end of the state of a run that another one resumes
+
+
 def select(all_runs: list[Run]) -> tuple[str | None, list[Run], list[Run]]:
     """Draw the table, live while a run is active.
 
@@ -69,7 +72,7 @@ def select(all_runs: list[Run]) -> tuple[str | None, list[Run], list[Run]]:
         group, runs = _select_group(all_runs)
         settings = run_settings.load_settings(runs)
         runs = run_settings.filter_runs(runs, settings)
-        histograms, total = run_settings.load_histograms(runs, settings), len(runs)
+        histograms, total = run_settings.load_histograms(without_resumed(runs), settings), len(runs)
         runs = [run for run in runs if all(one.contains(run.id) for one in histograms)]
         column = run_settings.select_grouping(settings)
         selected = _select_runs([run.id for run in runs])
@@ -150,17 +153,22 @@ def draw_live(draw: Callable[[], None], runs: list[Run], *, newest: str = "") ->
 
 
 def _draw_table(runs: list[Run], selected: list[str]) -> None:
-    """Draw the table; its key depends on the listed runs, so that a new run does not move the selection."""
+    """Draw the table, the runs that others resume last.
+
+    Its key depends on the listed runs, so that a new run does not move the selection.
+    """
     _recover_lost_runs(runs)
+    latest = {run.id for run in without_resumed(runs)}
+    runs = sorted(runs, key=lambda run: run.id not in latest)
     runs = _with_selected_runs_visible(runs, selected)
     ids = [run.id for run in runs]
     key = _table_key(ids)
     settings = run_settings.load_settings(runs)
     differing = run_settings.differing_columns(settings)
-    resumed = set(ids) - {run.id for run in without_resumed(runs)}
+    resumed = set(ids) - latest
     rows = [table_row(run) | {name: settings[run.id].get(name, "") for name in differing} for run in runs]
     for row, run_id in zip(rows, ids, strict=True):
-        row["State"] += ", resumed" if run_id in resumed else ""
+        row["State"] += RESUMED if run_id in resumed else ""
     order = [
         display.COLOR,
         "Run",
@@ -188,7 +196,7 @@ def _draw_table(runs: list[Run], selected: list[str]) -> None:
         column_order=[name for name in order if _is_useful(name, rows)],
         column_config={
             **display.COLOR_COLUMN,
-            "Run": st.column_config.TextColumn(width=220),
+            "Run": st.column_config.TextColumn(width=max(220, min(300, 8 * max(len(row["Run"]) for row in rows)))),
             "Best on dev": st.column_config.TextColumn(width=184),  # also of the values to come
             "State": st.column_config.TextColumn(width=140 if resumed else 96),
             "Progress": st.column_config.ProgressColumn(min_value=0, max_value=100, format="%d%%", width="small"),
@@ -257,7 +265,7 @@ def _is_useful(name: str, rows: list[dict[str, Any]]) -> bool:
     if name == "Group":
         return len({row[name] for row in rows}) > 1
     if name in ("Progress", "Step"):
-        return any(row["Progress"] < 100 for row in rows)
+        return any(row["Progress"] < 100 and not row["State"].endswith(RESUMED) for row in rows)
     return name != "Time left" or any(row[name] for row in rows)
 
 
