@@ -82,6 +82,8 @@ def test_a_group_is_compared_and_the_link_restores_the_view(group, visit, visito
     visit.wait(QUESTION)
     visit.select_option("Compare against", "Untrained")
     visit.wait(QUESTION)
+    page.get_by_role("tab", name="Queries", exact=True).click()
+    visit.wait(QUESTION)
     page.get_by_role("radio", name="Losses").or_(page.get_by_role("button", name="Losses")).first.click()
     visit.wait(QUESTION)
     expect(page.get_by_text(re.compile(f"^Compared with .*, {re.escape(cold)} is better on"))).to_be_visible()
@@ -96,8 +98,9 @@ def test_a_group_is_compared_and_the_link_restores_the_view(group, visit, visito
     again.wait(QUESTION)
     expect(again.page.get_by_role("combobox", name="Metric", exact=True)).to_have_value("MAP")
     expect(again.page.get_by_role("combobox", name="Compare against", exact=True)).to_have_value("Untrained")
-    expect(again.page.locator(FIGURE).first).to_contain_text("MAP on dev")
     assert again.rows(CHANGES, containing="−") == losses
+    again.page.get_by_role("tab", name="Metrics", exact=True).click()
+    expect(again.page.locator(FIGURE).first).to_contain_text("MAP on dev")
 
 
 def test_the_menu_of_a_figure_saves_its_data_and_its_picture_by_keyboard(group, visit):

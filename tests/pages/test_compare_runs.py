@@ -55,6 +55,14 @@ def another(finished: Run, runs: RunStore):
     return create
 
 
+def open_tab(app: AppTest, title: str) -> AppTest:
+    """Open a tab of the comparison."""
+    app.session_state["runs.compare.part"] = title
+    app.run()
+    assert not app.exception
+    return app
+
+
 def test_two_runs_have_intervals_significance_and_wins_and_losses(finished, another) -> None:
     another("noisy", noise=0.4, learning_rate=0.5)
     app = open_page("runs", run=finished.id, compare="noisy")
@@ -67,13 +75,13 @@ def test_two_runs_have_intervals_significance_and_wins_and_losses(finished, anot
     by_query = dict(zip(compared_table["Metric"], compared_table["Better / worse / equal"], strict=True))
     assert " / " in by_query["MRR"]
     assert by_query["Spearman"] == "—"
-    (won,) = tables(app, "Relevant document")
+    (metrics,) = [one for one in app.dataframe if SIGNIFICANT in one.value.columns]
+    assert json.loads(metrics.proto.columns)["Metric"]["pinned"]
+    (won,) = tables(open_tab(app, "Queries"), "Relevant document")
     assert won["Query"].str.startswith("how do i").all()
     assert won.columns[-2:].tolist() == ["Top document, learning_rate 0.001", "Top document, learning_rate 0.5"]
     assert (won["Change"].str[0] == "−").any()
     assert "learning_rate 0.5 is better on" in page_text(app)
-    (metrics,) = [one for one in app.dataframe if SIGNIFICANT in one.value.columns]
-    assert json.loads(metrics.proto.columns)["Metric"]["pinned"]
     assert "nan" not in page_text(app).lower()
 
 
@@ -91,7 +99,7 @@ def test_seeds_count_as_one_setting_unless_separated(finished, another) -> None:
     app.selectbox(key="seeds").set_value("apart").run()
     assert single not in page_text(app).replace("\\", "")
     assert not app.exception
-    assert len(tables(app, "Best")[0]) == 4
+    assert len(tables(open_tab(app, "Curves"), "Best")[0]) == 4
 
 
 def test_a_copy_of_a_run_is_no_further_seed(finished, another) -> None:
@@ -133,11 +141,16 @@ def test_a_comparison_is_computed_again_when_a_file_of_the_evaluation_changes(fi
 
 def test_settings_that_change_the_scale_of_the_loss_are_named(finished, another) -> None:
     another("warm", batch_size=4)
-    assert "The losses are not comparable, since the settings differ in: Batch size." in page_text(
-        open_page("runs", run=finished.id, compare="warm")
-    )
+    other = another("other-data", batch_size=4)
+    config = other.config()
+    other_data = config.data.model_copy(update={"train": "other.tsv"})
+    other.write_json("config", config.model_copy(update={"data": other_data}).model_dump(mode="json"))
     another("fast", learning_rate=0.5)
-    assert "not comparable" not in page_text(open_page("runs", run=finished.id, compare="fast"))
+    curves = {"run": finished.id, "runs.compare.part": "Curves"}
+    reason = "The losses are not comparable, since the settings differ in: "
+    assert f"{reason}Batch size." in page_text(open_page("runs", **curves, compare="warm"))
+    assert f"{reason}Dataset, Batch size." in page_text(open_page("runs", **curves, compare="other-data"))
+    assert "not comparable" not in page_text(open_page("runs", **curves, compare="fast"))
 
 
 def test_a_difference_has_the_same_interval_in_both_directions(finished, another) -> None:
@@ -155,8 +168,8 @@ def test_seeds_of_one_setting_are_compared_with_the_untrained_encoder(finished, 
     app = open_page("runs", run=finished.id, compare="seed-1")
     assert not app.exception
     assert app.selectbox(key="against").options == ["Untrained"]
-    assert "differ only in their seed" in page_text(app)
     assert tables(app, SIGNIFICANT)
+    assert "differ only in their seed" in page_text(open_tab(app, "Settings"))
 
 
 def test_the_link_contains_metric_base_and_split(finished, another) -> None:
@@ -170,7 +183,7 @@ def test_the_link_contains_metric_base_and_split(finished, another) -> None:
     parameters = parse_qs(link.partition("?")[2])
     assert (parameters["run"], parameters["compare"]) == ([finished.id], ["noisy"])
     assert (parameters["metric"], parameters["against"], parameters["split"]) == (["Spearman"], ["Untrained"], ["dev"])
-    again = open_page("runs", **parameters)
+    again = open_page("runs", **parameters | {"runs.compare.part": "Queries"})
     assert again.selectbox(key="metric").value == "spearman"
     assert again.selectbox(key="against").value == "untrained"
     assert tables(again, "Label"), "a metric of all pairs is shown pair by pair"
@@ -201,8 +214,9 @@ def test_a_run_without_its_data_is_compared_without_texts(finished, another) -> 
         )
     app = open_page("runs", run=finished.id, compare="noisy")
     assert not app.exception
-    assert "The texts cannot be shown" in page_text(app)
     assert tables(app, SIGNIFICANT)[0]["Metric"].tolist()[0] == "MRR"
+    app = open_tab(app, "Queries")
+    assert "The texts cannot be shown" in page_text(app)
     assert "Row" in tables(app, "Change")[0].columns
 
 
@@ -215,7 +229,7 @@ def test_runs_on_other_rows_have_metrics_but_no_significance(finished, another) 
     assert not app.exception
     assert set(tables(app, SIGNIFICANT)[0][SIGNIFICANT].str.split(":").str[0]) == {"not compared"}
     assert "evaluated on different dev data" in page_text(app)
-    assert "Wins and losses are not available" in page_text(app)
+    assert "Wins and losses are not available" in page_text(open_tab(app, "Queries"))
 
 
 def test_a_waiting_run_does_not_hide_the_rest_of_the_page(finished, runs) -> None:
@@ -226,7 +240,7 @@ def test_a_waiting_run_does_not_hide_the_rest_of_the_page(finished, runs) -> Non
     assert not app.exception
     assert "Metrics with intervals appear here after the evaluation of" in page_text(app)
     assert "when the first run is done" not in page_text(app)
-    assert tables(app, "Key")
+    assert tables(open_tab(app, "Settings"), "Key")
 
 
 def test_the_runs_of_a_group_are_compared_by_one_button(finished, another) -> None:

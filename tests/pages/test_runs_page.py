@@ -163,12 +163,17 @@ def test_two_runs_show_only_the_keys_that_differ(finished: Run, runs: RunStore) 
     config = finished.config()
     warmer = config.model_copy(update={"loss": config.loss.model_copy(update={"temperature": 0.5})})
     other.write_json("config", warmer.model_dump(mode="json"))
-    app = open_page("runs", run=finished.id, compare="other-run")
+    link = {"run": finished.id, "compare": "other-run"}
+    charts = [
+        len(open_page("runs", **link, **{"runs.compare.part": part}).get("vega_lite_chart"))
+        for part in ("Metrics", "Curves")
+    ]
+    assert charts == [1, 2]
+    app = open_page("runs", **link, **{"runs.compare.part": "Settings"})
     assert not app.exception
     different = next(one.value for one in app.dataframe if "Key" in one.value.columns)
     assert different["Key"].tolist() == ["loss.temperature"]
     assert different.iloc[0].tolist()[1:] == ["0.1", "0.5"]
-    assert len(app.get("vega_lite_chart")) == 3
 
 
 def test_an_unknown_run_in_the_url_selects_nothing(finished: Run) -> None:

@@ -1,6 +1,7 @@
 """The comparison of two or more settings: metrics, curves, config differences, and wins and losses."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
@@ -27,8 +28,8 @@ from pages.ui.comparison.settings import (
 from pages.ui.components import display, url, users
 from pages.ui.runs import curve_controls, table
 
-MORE, DIMENSIONS = "runs.compare.more", "runs.compare.dimensions"
-PARAMETERS = (METRIC, SPLIT, AGAINST, SEEDS, *query_differences.PARAMETERS, metrics_table.ALL, MORE, DIMENSIONS)
+MORE, DIMENSIONS, PART = "runs.compare.more", "runs.compare.dimensions", "runs.compare.part"
+PARAMETERS = (PART, METRIC, SPLIT, AGAINST, SEEDS, *query_differences.PARAMETERS, metrics_table.ALL, MORE, DIMENSIONS)
 
 
 def draw(runs: list[Run]) -> None:
@@ -43,18 +44,20 @@ def _draw(runs: list[Run]) -> None:
         active = [one.name for one in view.settings if not all(run.status().is_finished for run in one.runs)]
         if active:
             st.caption(f"Not finished, so without metrics here: {display.escaped(', '.join(active))}.")
-        parts: tuple[Callable[[ComparisonView], None], ...] = (
-            metrics_table.draw_intervals,
-            metrics_table.draw_table,
-            _draw_curves,
-            _draw_differences,
-            _draw_best_and_last,
-            query_differences.draw,
-            _draw_dimensions,
-        )
-        for draw_part in parts:
-            with display.show_errors(stop=False):  # an error in one part does not hide the others
-                draw_part(view)
+        parts = {
+            "Metrics": (metrics_table.draw_intervals, metrics_table.draw_table, _draw_dimensions),
+            "Curves": (_draw_curves, _draw_best_and_last),
+            "Settings": (_draw_differences,),
+            "Queries": (query_differences.draw,),
+        }
+        tabs = {title: partial(_draw_parts, draw_parts) for title, draw_parts in parts.items()}
+        display.tabs(tabs, view, **url.bound(PART, tabs))
+
+
+def _draw_parts(parts: Sequence[Callable[[ComparisonView], None]], view: ComparisonView) -> None:
+    for draw_part in parts:
+        with display.show_errors(stop=False):  # an error in one part does not hide the others
+            draw_part(view)
 
 
 def _draw_curves(view: ComparisonView) -> None:
@@ -79,8 +82,10 @@ def _draw_curves(view: ComparisonView) -> None:
 def _loss_scales(settings: list[Setting]) -> str:
     """Return the names of the differing settings that change the scale of the loss, such as `Temperature`."""
     differing = differing_keys([one.runs[0].config() for one in settings])
+    of_evaluation = ("data.dev", "data.test", "data.corpus")
+    data = ["Dataset"] if any(key.startswith("data.") and key not in of_evaluation for key in differing) else []
     scales = [key for key in differing if key.startswith("loss.") or key == "training.batch_size"]
-    return ", ".join(map(setting_name, scales))
+    return ", ".join([*data, *map(setting_name, scales)])
 
 
 def _metric_rows(view: ComparisonView) -> dict[str, list[curves.MetricRows]]:
