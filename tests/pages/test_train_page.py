@@ -459,3 +459,11 @@ def test_another_dataset_of_the_same_shape_keeps_the_settings(runs: RunStore) ->
     app.selectbox(key="dataset").set_value("sample-nli").run()
     assert make_config(config_file(app)).training.epochs != 7
     assert "The form now starts from the preset" in " ".join(toast.value for toast in app.toast)
+
+
+def test_a_last_batch_of_a_few_pairs_is_announced(runs: RunStore) -> None:
+    rows = len(load_data(sample_config()).train)
+    size = next(size for size in range(24, 64) if 1 < rows % size <= size // 8)
+    text = f"The last batch of each epoch has only {rows % size} pairs"
+    assert text in page_text(open_page("train", **{"training.batch_size": str(size)}))
+    assert "The last batch of each epoch" not in page_text(open_page("train", **{"training.batch_size": str(rows)}))

@@ -361,6 +361,9 @@ def _length_warnings(config: RunConfig, summary: DataSummary) -> Iterator[str]:
     size, patience = training.batch_size, training.early_stopping_patience
     if size > rows:
         yield f"A batch of {count(size)} is larger than the data ({plural(rows, 'row')}): every epoch is one step."
+    rest = rows % size
+    if has_in_batch_negatives(config.loss) and 1 < rest <= size // 8 and rows > size:
+        yield f"The last batch of each epoch has only {plural(rest, 'pair')}, so its loss is lower than the others."
     if summary.dev_queries < 20:
         queries = plural(summary.dev_queries, "dev query", "dev queries")
         yield f"Only {queries} ({plural(summary.dev, 'pair')}): the metric is noisy."

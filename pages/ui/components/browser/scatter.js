@@ -1,6 +1,5 @@
 // Maps side by side, or one animated map, on one canvas with one selection. Points are indices of texts from 0 to N - 1.
 const NEAR = 9, MARGIN = 14, TITLE = 24, GAP = 10, MIN_WIDTH = 250; // CSS pixels
-const LABEL_MARGIN = 20; // for labels on each side of an animated map
 const MAX_STRETCH = 1.3; // of one axis relative to the other, so that the points fill the frame
 const OTHERS = 475; // height of what a page of 1440 pixels shows above and below the map
 // Places of a label around its region, to the right in widths of the label and down in lines.
@@ -77,14 +76,12 @@ export default function ({ data, parentElement, setTriggerValue }) {
     const height = clamp(available * 0.8, 260, most);
     const fits = [(available - 2 * MARGIN) / data.size[0], (height - 2 * MARGIN) / data.size[1]];
     const whole = fits.map((fit) => Math.min(fit, Math.min(...fits) * MAX_STRETCH)), scale = whole.map((fit) => fit / view.span);
-    const needed = clamp(whole[0] * data.size[0] + 2 * MARGIN + 2 * LABEL_MARGIN, MIN_WIDTH, available);
-    const width = data.moving ? needed : available; // maps side by side have equal frames
     panels = Array.from({ length: count }, (_, number) => {
-      const left = (number % columns) * (width + GAP);
+      const left = (number % columns) * (available + GAP);
       const top = Math.floor(number / columns) * (height + TITLE + GAP) + TITLE;
       const buffers = (view.buffers[number] ??= { xs: new Float32Array(N), ys: new Float32Array(N) });
-      const time = data.moving ? view.time : number, center = [left + width / 2, top + height / 2];
-      return { ...buffers, left, top, width, height, time, center, scale, number };
+      const time = data.moving ? view.time : number, center = [left + available / 2, top + height / 2];
+      return { ...buffers, left, top, width: available, height, time, center, scale, number };
     });
     return rows * (height + TITLE) + (rows - 1) * GAP;
   }
