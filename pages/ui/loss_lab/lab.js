@@ -164,7 +164,7 @@ class Lab {
     if (a.second !== null && b.second !== null) sums.push(line("L1", a.second, b.second));
     sums.push(line("Sum of |∂L/∂s|", a.gradientSum, b.gradientSum, 2));
     sums.push(line("Effective negatives", a.effective, b.effective, 1));
-    if (a.hardest >= 0 && b.hardest >= 0) sums.push(`Hardest row ${a.hardest + 1} → ${b.hardest + 1}`);
+    if (a.hardest >= 0 && b.hardest >= 0) sums.push(`Query with the largest loss ${a.hardest + 1} → ${b.hardest + 1}`);
     const values = a.rows.probability.map((row, i) => row.map((p, j) => b.rows.probability[i][j] - p));
     const rounded = (value) => Math.round(Math.abs(value) * 1e9); // rounding errors must not order equal changes
     const cells = values.flatMap((row, i) => row.map((value, j) => ({ value, i, j })));

@@ -40,7 +40,8 @@ class Panel {
     this.bar = element("span", { class: "bar" });
     this.bar.style.background = `linear-gradient(to ${kind === "change" ? "left" : "right"}, ${lab.colors[KINDS[kind].scale]})`;
     [this.low, this.high, this.unit] = ["low", "high", "unit"].map((name) => element("span", { class: name }));
-    this.rescale = element("button", { type: "button", class: "toggle", onclick: () => this.lab.rescale() });
+    const about = "The fixed color scale ends at the largest possible gradient of one direction at temperature 0.1.";
+    this.rescale = element("button", { type: "button", class: "toggle", title: about, onclick: () => this.lab.rescale() });
     this.legend = element("div", { class: "legend" }, this.low, this.bar, this.high, this.unit,
       ...(kind === "gradient" && !side ? [this.rescale] : [])); // it rescales the gradients of all sides
     this.cells = matrix(this.size, this.size, (i, j) => this.buildCell(i, j));

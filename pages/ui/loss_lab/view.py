@@ -36,18 +36,21 @@ VECTORS = {False: "Vectors of the texts", True: "Word vectors (static encoder)"}
 GLOSSARY = (
     *("temperature", "directions", "partition", "effective_negatives", "gradient", "normalization", "duplicates"),
     *("mask", "mask_margin", "mask_margin_kind", "hardness", "hardness_strength", "decoupled", "debiased_prior"),
-    *("average", "threshold"),
+    *("labeled_negatives", "reduction", "average", "threshold"),
 )
 HOW_TO_READ = """
-- A row is a query, a column a document. The cells on the diagonal are the pairs of the batch; all others are negatives.
+- A row is a query, a column a document. The cells on the diagonal are the pairs of the batch. The others are negatives,
+  unless their border marks them as another positive or as excluded.
 - The **first matrix** has the similarity of each query and document.
 - The **second matrix** has the softmax of each row: similarities are divided by the temperature and become
-  probabilities. A good encoder has probabilities near 1 on the diagonal.
+  probabilities. At the same temperature, larger probabilities on the diagonal mean that the encoder fits this batch
+  better.
 - The **third matrix** is what training does with each cell: green pulls the two texts together, orange pushes them
   apart, and the color shows how strongly.
 - If the directions include the other queries or the other documents of the batch as candidates, **further matrices**
   have their cells. All matrices then share one softmax.
-- Point at a cell to see its texts and its formula. Lower the temperature to see the push move to the hardest negative.
+- Point at a cell to see its texts and its formula. Lower the temperature to see the push move to the most similar
+  negatives.
 """
 EXAMPLE = (
     ("How do I keep bread fresh?", "Store the loaf cut side down in a paper bag.", 1.0),
@@ -234,7 +237,7 @@ def summary(result: Explanation, settings: LabSettings) -> str:
     first, second = max(largest, key=lambda kinds: largest[kinds])
     pull = np.abs(push[first, second])
     row, column = np.unravel_index(int(first_largest(pull.ravel())), pull.shape)
-    strongest = f" The strongest push is on {first} {row + 1} and {second} {column + 1}." if pull.max() > 0 else ""
+    strongest = f" Most strongly pushed apart: {first} {row + 1} and {second} {column + 1}." if pull.max() > 0 else ""
     among = " of the documents that the mask does not exclude" if settings.mask != "none" else ""
     return (
         f"{int(best.sum())} of {int(anchors.sum())} queries rank a positive first{among}. At temperature "
