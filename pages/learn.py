@@ -27,6 +27,8 @@ with matrices:
     result = explain_batch(batch, state.settings)
     name = "Setting A: " if state.compare else ""
     st.caption(f"{name}{view.summary(result, state.settings)}")
+    if state.compare:
+        st.caption(f"Setting B: {view.summary(explain_batch(batch, state.compare), state.compare)}")
 with training:
     st.header("Toy training", anchor=False)
     with display.show_errors(stop=False):

@@ -157,7 +157,9 @@ class Lab {
     const settings = names.map((name) => `${LABELS[name]}: ${from[name]} → ${to[name]}`);
     const warning = names.length ? [element("p", { class: "warning", role: "note" },
       `The two losses are not comparable: ${names.map((name) => LABELS[name].toLowerCase()).join(" and ")} `
-      + `${names.length > 1 ? "change" : "changes"} the scale of the loss. Compare the ranks of the positives instead.`)] : [];
+      + `${names.length > 1 ? "change" : "changes"} the scale of the loss. ${names.join() === "temperature"
+        ? "The ranks are the same with both: compare trained encoders on held-out data."
+        : "Compare how many queries rank a positive first (below the matrices)."}`)] : [];
     const line = (label, x, y, digits = 3) => `${label} ${number(x, digits)} → ${number(y, digits)} (${signed(y - x, digits)})`;
     const sums = [line("Loss", a.total, b.total)];
     if (!this.boards.some((board) => isJoint(board.settings))) sums.push(line("L0", a.first, b.first));

@@ -118,7 +118,7 @@ class Panel {
     const digits = limit < 0.1 ? 3 : limit < 10 ? 2 : 0;
     setText(this.low, number(Math.min(low, high), digits));
     setText(this.high, number(Math.max(low, high), digits));
-    setText(this.unit, unit);
+    setText(this.unit, this.kind === "gradient" && !hasNumbers ? `${unit}; + push, \u2212 pull` : unit);
     if (this.kind === "gradient") setText(this.rescale, this.lab.isRescaled ? "Fixed color scale" : "Rescale colors");
   }
 
