@@ -1,4 +1,4 @@
-"""Loss lab page: one small batch and every cell of its softmax."""
+"""Loss lab page: one small batch and every cell of its matrices."""
 
 import streamlit as st
 
@@ -18,12 +18,17 @@ if view.link().source == "circle":  # whose points can be dragged
     matrices, training = training, matrices
 with matrices:
     with display.figure_frame(
-        "Every cell of the softmax", name="loss-lab", data=lambda: view.cells(batch, result), key="learn"
+        "Similarities, probabilities and gradients of this batch",
+        name="loss-lab",
+        data=lambda: view.cells(batch, result),
+        key="learn",
     ):
         state = view.lab(batch)
     result = explain_batch(batch, state.settings)
     name = "Setting A: " if state.compare else ""
     st.caption(f"{name}{view.summary(result, state.settings)}")
+    if state.compare:
+        st.caption(f"Setting B: {view.summary(explain_batch(batch, state.compare), state.compare)}")
 with training:
     st.header("Toy training", anchor=False)
     with display.show_errors(stop=False):

@@ -10,9 +10,9 @@ page_layout.setup_page(
 )
 
 lesson = view.select()
-view.heading(lesson)
-question, figure = st.columns([2, 3])
-with question:
+reading, figure = st.columns([2, 3])
+with reading:
+    view.heading(lesson)
     is_open = view.question(lesson) or view.is_known(lesson)
 with figure:
     if is_open:

@@ -72,7 +72,7 @@ PRESETS: dict[str, BatchPreset] = {
     ),
     "paraphrases": BatchPreset(
         "False negatives in other words",
-        "Every two queries have the same answer in different words, so that each has a false negative.",
+        "Queries 1 and 2 have the same answer in different words, also 3 and 4, and so on: each has a false negative.",
         "paraphrases.tsv",
         tuple(range(10)),
     ),
@@ -85,7 +85,7 @@ PRESETS: dict[str, BatchPreset] = {
     ),
     "inference": BatchPreset(
         "Premises with three hypotheses",
-        "Three premises, each with an entailed, a neutral and a contradicting hypothesis; only the first is positive.",
+        "Each premise has a row with an entailed (positive), a neutral and a contradicting hypothesis.",
         "nli.tsv",
         (0, 1, 2, 3, 4, 5, 6, 7, 8),
     ),

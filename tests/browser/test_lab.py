@@ -129,7 +129,7 @@ def test_the_lab_shows_the_values_of_the_settings_in_its_link(visit, settings: d
     expect(board.locator(".sum")).to_have_attribute("data-total", SOME_NUMBER)
     result = explain_batch(preset_batch("repeats"), **settings)
     expect_result(board, result)
-    board.get_by_role("button", name="Show the probabilities for each document").click()
+    board.get_by_role("button", name="Show document → queries").click()
     np.testing.assert_allclose(shown(board, "probability"), result.columns, atol=1e-4)
 
 
@@ -185,7 +185,7 @@ def test_repeated_keys_move_the_temperature_and_the_link_has_the_last_value(visi
         ("lessons", "temperature", "Temperature"),
         ("lessons", "margins", "Margin"),
         ("lessons", "in-batch-negatives", "Batch size"),
-        ("lessons", "hardness-weights", "Weight strength"),
+        ("lessons", "hardness-weights", "Hardness strength"),
     ],
 )
 def test_the_server_gets_no_message_while_a_slider_is_dragged_and_one_when_it_is_released(
@@ -331,7 +331,7 @@ def test_a_row_that_is_labeled_negative_has_no_term_in_the_loss_and_no_false_neg
         expect(card).to_contain_text(f"{explanation}; nor has the column" if symmetric == "1" else explanation)
         board.locator(".panel.gradient .cell[data-cell='1,0']").hover()  # the positive of the same query
         expect(card).to_contain_text("∂L/∂s = ½ · (" if symmetric == "1" else explanation)
-    board.get_by_role("button", name="Show the probabilities for each document").click()
+    board.get_by_role("button", name="Show document → queries").click()
     batch = preset_batch("near_misses")
     repeated = (batch.query_ids[:, None] == batch.query_ids) & ~np.eye(len(batch), dtype=bool)
     expect(copies).to_have_count(int(repeated[:, batch.labels > 0.5].sum()))  # the queries of a positive
@@ -518,7 +518,12 @@ def test_a_locked_lesson_does_not_show_the_probability_that_it_asks_for(visit) -
     ("slug", "control", "words", "setting"),
     [
         ("mask-margin", "Mask margin", "At a margin of 0.2, the mask excludes 9 of 10 false negatives", "mask=self"),
-        ("hardness-weights", "Weight strength", "At a strength of 11: hardest negative", "hardness_strength=10"),
+        (
+            "hardness-weights",
+            "Hardness strength",
+            "At a hardness strength of 11: hardest negative",
+            "hardness_strength=10",
+        ),
         ("matryoshka", "Dimensions", "MRR with the first 128 of 384 dimensions", None),
         ("debiased", "Debiased prior", "At a prior of 0.055: 4 of 6 queries", "debiased_prior=0.05"),
     ],

@@ -79,7 +79,7 @@ def test_the_cells_of_queries_and_of_documents_are_in_the_data() -> None:
 
 def test_the_strongest_push_can_be_on_two_queries() -> None:
     result = explain_batch(circle_batch(spread=0), directions=("query_to_doc", "query_to_query"), partition="joint")
-    assert "The strongest push is on query 1 and query 2." in view.summary(result, LabSettings())
+    assert "Most strongly pushed apart: query 1 and query 2." in view.summary(result, LabSettings())
 
 
 def test_the_count_of_first_ranks_does_not_depend_on_weights_or_the_denominator(lab: Callable[..., AppTest]) -> None:

@@ -43,6 +43,7 @@ def test_a_lesson_opens_by_its_link_and_shows_its_answer_after_a_guess(
     guess.set_value(wrong).run()
     assert texts["answer"] in lesson_text(app)
     assert f"Not correct. {texts[f'reply {wrong}']}" in lesson_text(app)
+    assert all(f"| {texts[name]} |" in lesson_text(app) for name in texts if name.startswith("cell "))
     assert all(app.query_params[name] in (slug, [slug]) for name in ("done", "missed"))
     assert app.query_params["guess"] in (str(wrong + 1), [str(wrong + 1)])
     app.radio(key=f"lessons.{slug}.guess").set_value(correct).run()
@@ -72,7 +73,7 @@ def test_a_link_with_a_guess_or_of_an_earlier_version_shows_the_answer(open_less
         ),
         ("mask-margin", {"at": "0.15"}, "At a margin of 0.15, the mask excludes 9 of 10 false negatives"),
         ("mask-margin", {"at": "-0.1"}, "At a margin of \N{MINUS SIGN}0.1, the mask excludes no negative."),
-        ("hardness-weights", {"at": "10"}, "At a strength of 10: hardest negative 77%"),
+        ("hardness-weights", {"at": "10"}, "At a hardness strength of 10: hardest negative 77%"),
         ("hardness-weights", {"at": "20"}, "mean probability of the positive below 0.01"),
         ("matryoshka", {"at": "16"}, "MRR with the first 16 of 384 dimensions"),
         ("debiased", {"at": "0.05"}, "At a prior of 0.05: 4 of 6 queries have a gradient on their negatives"),
@@ -128,7 +129,7 @@ def test_the_findings_of_a_lesson_are_linked_after_the_guess(open_lessons: Calla
         verdicts = {one["verdict"] for one in tested} if arms else {result["verdict"]}
         (caption,) = [caption for caption in captions if f"findings.claim={name}" in caption]
         (verdict,) = verdicts
-        assert f"The test on real data {lessons_ui.RESULTS[verdict]}." in caption
+        assert f"Our test on real data {lessons_ui.RESULTS[verdict]}." in caption
 
 
 def test_another_lesson_does_not_take_the_value_of_a_control(open_lessons: Callable[..., AppTest]) -> None:

@@ -72,6 +72,7 @@ def hardness_figure(
     height: int = 280,
     run_color: str = theme.RUNS[0],
     threshold: float | None = None,
+    value: str = "share of the queries",
 ) -> alt.LayerChart:
     """Plot the histograms (output of `hardness_table`), overlaid; the positives are a green line, random is dashed.
 
@@ -81,6 +82,7 @@ def hardness_figure(
         height: in pixels.
         run_color: color of the series that is no strategy: the plans of a run.
         threshold: cosine of a dashed vertical line.
+        value: title of the y-axis.
     """
     names = list(table["strategy"].unique() if shown is None else shown)
     colors = alt.Scale(domain=names, range=[STRATEGY_COLORS.get(name, run_color) for name in names])
@@ -99,7 +101,7 @@ def hardness_figure(
             x=alt.X("middle:Q", title=title, scale=scale, axis=axis),
             y=alt.Y(
                 "share:Q",
-                title="share of the queries",
+                title=value,
                 scale=shares,
                 axis=alt.Axis(format="%", tickCount=4),
                 stack=None,

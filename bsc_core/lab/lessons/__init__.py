@@ -26,7 +26,8 @@ class Lesson:
     of the glossary. link: URL parameters that open the same batch in the loss lab; empty where it lacks the control.
     figure_after_guess: whether the figure shows the answer. findings: the claims on the Findings page that test on real
     data what the lesson explains, such as `losses_pfcc`, or a statement of a claim on two arms with a sentence, such as
-    `margins: triplet_5 triplet_10: Both are equally good.`.
+    `margins: triplet_5 triplet_10: Both are equally good.`. table: rows of cells below the answer, with placeholders as
+    in the texts; the first row is the header.
     """
 
     slug: str
@@ -43,17 +44,23 @@ class Lesson:
     link: Mapping[str, str] = field(default_factory=dict, kw_only=True)
     figure_after_guess: bool = field(default=False, kw_only=True)
     findings: tuple[str, ...] = field(default=(), kw_only=True)
+    table: tuple[tuple[str, ...], ...] = field(default=(), kw_only=True)
 
     def facts(self) -> Facts:
         """Compute the numbers of the sentences."""
         return FACTS[self.slug]()
 
     def sentences(self) -> dict[str, str]:
-        """Return the texts with their numbers by name; options and replies as `option 0`, `reply 0` and so on."""
+        """Return the texts with their numbers by name.
+
+        Options, replies and cells of the table are `option 0`, `reply 0`, `cell 0 0` and so on.
+        """
         facts = dict(self.facts())
         texts = {name: getattr(self, name) for name in ("claim", "move", "question", "answer", "practice")}
         texts |= {f"option {number}": option for number, option in enumerate(self.options)}
         texts |= {f"reply {number}": reply for number, reply in enumerate(self.replies)}
+        for row, cells in enumerate(self.table):
+            texts |= {f"cell {row} {column}": cell for column, cell in enumerate(cells)}
         return {name: text.format(**facts) for name, text in texts.items()}
 
 
@@ -77,6 +84,7 @@ class LabLesson(Lesson):
 
 def _lesson(slug: str, table: dict[str, Any]) -> Lesson:
     table |= {name: tuple(table[name]) for name in ("options", "replies", "findings", "terms") if name in table}
+    table["table"] = tuple(map(tuple, table.get("table", ())))
     if "preset" not in table:
         return Lesson(slug, **table)
     lab: dict[str, Any] = {name: tuple(table[name]) for name in ("controls", "panels") if name in table}

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bsc_core.lab.batch import LabBatch
 from bsc_core.lab.lessons.batches import HIGH, LOW, SIZES, USUAL, losses_by_size, negative_shares
@@ -40,9 +41,9 @@ from bsc_core.lab.lessons.training import (
     paraphrase_results,
     question_results,
 )
-from bsc_core.lab.presets import PRESETS, STRETCH, preset_batch, sample_rows, thumbnails
+from bsc_core.lab.presets import PRESETS, STRETCH, preset_batch, rows_batch, sample_rows, thumbnails
 from bsc_core.lab.settings import LabSettings, explain_batch
-from bsc_core.losses.explain import first_largest
+from bsc_core.losses.explain import first_largest, normalize
 
 Facts = Mapping[str, str]
 
@@ -80,6 +81,7 @@ def in_batch_facts() -> Facts:
     return {
         "low": str(low),
         "high": str(high),
+        "others": str(high - 1),
         "temperature": f"{LabSettings().temperature:g}",
         "cells": str(high * (high - 1)),
         "low_loss": decimal(float(losses[low].mean())),
@@ -185,6 +187,7 @@ def duplicates_facts() -> Facts:
     negative, excluded = paraphrase_results(excluded=False), paraphrase_results(excluded=True)
     change = excluded.own[:, -1].mean() - negative.own[:, -1].mean()
     return {
+        "answers": decimal(float(np.mean(answer_cosines())), 2),
         "batches": str(len(negative.own)),
         "steps": str(STEPS),
         "start": decimal(float(negative.other[:, 0].mean()), 2),
@@ -194,6 +197,12 @@ def duplicates_facts() -> Facts:
         "own_change": decimal(abs(float(change)), 2),
         "own_excluded": decimal(float(excluded.own[:, -1].mean()), 2),
     }
+
+
+def answer_cosines() -> NDArray[np.float64]:
+    """Return the cosine of the two answers in different words of each batch of the sixth lesson, before training."""
+    documents = normalize(rows_batch("", *sample_rows("paraphrases")).documents, "l2")
+    return np.asarray((documents[::2] * documents[1::2]).sum(axis=1), dtype=np.float64)
 
 
 def gradient_mass(batch: LabBatch) -> float:
@@ -206,6 +215,11 @@ def hard_share(order: str) -> float:
     return float(sum(thumbnails()["hardness"]["shares"][order][HARD_LEVEL:]))
 
 
+def closer_share(order: str) -> float:
+    """Return the share of the queries of the sample data with a negative in their batch closer than the positive."""
+    return float(thumbnails()["hardness"]["closer_share"][order])
+
+
 def order_facts() -> Facts:
     """Compare the hardness of two batch orders, and the gradients of hard and easy batches."""
     hardness = thumbnails()["hardness"]
@@ -213,6 +227,7 @@ def order_facts() -> Facts:
     return {
         "random": percent(hard_share("random")),
         "nearest": percent(hard_share("nearest")),
+        **{f"closer_{order}": percent(closer_share(order)) for order in ("random", "nearest")},
         "level": f"{hardness['edges'][HARD_LEVEL]:g}",
         "batch_size": str(hardness["batch_size"]),
         "hard": decimal(hard, 2),
@@ -221,22 +236,19 @@ def order_facts() -> Facts:
 
 
 def combined_facts() -> Facts:
-    """Compare MSE and BSC with the encoder before training: MRR, and Spearman correlation of cosines and grades.
+    """Compare MSE, BSC and their sum with the encoder before training: MRR, and squared error of the grades.
 
-    The MRR is of held-out queries; the correlations are of training pairs and, as `held_*`, of held-out pairs.
+    The MRR is of held-out queries; the errors are of training pairs.
     """
-    shares = {"untrained": None, "mse": 0.0, "bsc": 1.0}
-    held_out = {name: graded_results(mu, held_out=True) for name, mu in shares.items()}
-    mrr = {name: round(float(np.mean([one.mrr for one in results])), 3) for name, results in held_out.items()}
-    rho = {name: np.mean([one.spearman for one in graded_results(shares[name])]) for name in ("mse", "bsc")}
-    names = {"untrained": "untrained", "mse": "held_mse", "bsc": "held_bsc"}
-    rho |= {names[name]: np.mean([one.spearman for one in results]) for name, results in held_out.items()}
+    shares = {"untrained": None, "mse": 0.0, "both": SUM, "bsc": 1.0}
+    mrr = {name: np.mean([one.mrr for one in graded_results(mu, held_out=True)]) for name, mu in shares.items()}
+    errors = {name: np.mean([one.error for one in graded_results(mu)]) for name, mu in shares.items()}
     return {
-        "gain": decimal(mrr["bsc"] - mrr["untrained"]),
+        "mu": f"{SUM:g}",
         "seeds": str(SEEDS),
         "held_out": str(len(np.unique(sample_rows("graded_held_out")[0].query))),
-        **{f"{name}_mrr": decimal(value) for name, value in mrr.items()},
-        **{f"{name}_rho": decimal(float(value)) for name, value in rho.items()},
+        **{f"{name}_mrr": decimal(float(value)) for name, value in mrr.items()},
+        **{f"{name}_error": decimal(float(value)) for name, value in errors.items()},
     }
 
 
@@ -247,11 +259,12 @@ def margin_facts() -> Facts:
     return {
         "usual": f"{USUAL_MARGINS[0]:g}",
         "usual_high": f"{USUAL_MARGINS[1]:g}",
+        "tiny": f"{MARGINS[0]:g}",
+        "huge": f"{large[0]:g}",
         "large": _listed([f"{margin:g}" for margin in large]),
         "farthest": f"{FARTHEST:g}",
         "length": f"{LENGTH:g}",
         "euclidean_farthest": f"{2 * LENGTH:g}",
-        "euclidean_shares": _listed([percent(active_share(batch, margin, "euclidean")) for margin in large]),
         "usual_active": percent(active_share(batch, USUAL_MARGINS[0])),
         "triplets": str(len(batch)),
     }
@@ -315,13 +328,27 @@ def hardness_facts() -> Facts:
 
 
 def matryoshka_facts() -> Facts:
-    """Compare the MRR of cut and full vectors on held-out questions, trained with and without Matryoshka."""
+    """Compare the MRR of cut and full vectors on held-out questions, trained with and without Matryoshka.
+
+    better: numbers of dimensions with which Matryoshka is better than before training for each seed. worse: those with
+    which it is worse on average.
+    """
     kinds = {"untrained": None, "plain": False, "nested": True}
     at = DIMENSIONS.index(CUT)
     facts: dict[str, str] = {}
-    for name, matryoshka in kinds.items():
-        mrr = np.mean([one.mrr for one in question_results(matryoshka=matryoshka, held_out=True)], axis=0)
-        facts |= {f"{name}_cut": decimal(float(mrr[at])), f"{name}_full": decimal(float(mrr[-1]))}
+    mrr = {
+        name: np.stack([one.mrr for one in question_results(matryoshka=kind, held_out=True)])
+        for name, kind in kinds.items()
+    }  # (seeds, dimensions) each
+    for name, values in mrr.items():
+        mean = values.mean(axis=0)
+        facts |= {f"{name}_cut": decimal(float(mean[at])), f"{name}_full": decimal(float(mean[-1]))}
+    change = mrr["nested"] - mrr["untrained"]
+    ranges = {"better": change.min(axis=0) > 0, "worse": change.mean(axis=0) < 0}
+    facts |= {
+        name: _listed([str(number) for number, is_in in zip(DIMENSIONS, inside, strict=True) if is_in])
+        for name, inside in ranges.items()
+    }
     return facts | {
         "cut": str(CUT),
         "dimensions": _listed([str(number) for number in DIMENSIONS[:-1]]),

@@ -17,7 +17,8 @@ OF_PAIRS = {"precision": "pair_precision", "recall": "pair_recall", "accuracy": 
 class Term:
     """A term: its definition, equation and paper, and how released code (of a loss also this project) deviates.
 
-    symbols: what the symbols of the equation mean.
+    symbols: what the symbols of the equation mean. title: the name in the list of terms, if not that of the
+    setting.
     """
 
     definition: str
@@ -25,6 +26,7 @@ class Term:
     paper: str = ""
     deviation: str = ""
     symbols: str = ""
+    title: str = ""
 
 
 _TEXTS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
@@ -70,6 +72,7 @@ def popover(*names: str) -> None:
     with st.popover("Glossary", icon=":material/help:"):
         for name in names:
             title = CATALOG[name].title if name in CATALOG else formatting.metric_name(name).replace("_", " ")
+            title = TERMS[name].title or title
             parts = [TERMS[name].definition, *_equation(TERMS[name])]
             st.markdown(f"**{title[:1].upper()}{title[1:]}**. " + "\n\n".join(parts))
 

@@ -32,6 +32,7 @@ from bsc_core.lab.lessons.facts import (
     STRENGTH,
     SUM,
     WIDE,
+    closer_share,
     decimal,
     gradient_mass,
     hard_share,
@@ -92,7 +93,8 @@ PARAMETERS = (VALUE, ROW, *LabSettings.__dataclass_fields__)
 LEAST_PROBABILITY = 0.01
 LARGE_MARGIN = min(margin for margin in MARGINS if margin > FARTHEST)
 TEMPERATURES = tuple(np.round(np.geomspace(0.01, 10, 31), 3).tolist())
-LOW, ABOVE = 270, 230  # height in pixels of each of two figures, and of figures above a slider with matrices
+LOW, ABOVE = 270, 200  # height in pixels of each of two figures, and of figures above a slider with matrices
+BARS = 130  # height in pixels of figures with two bars
 ORDERS = {"both": "both", "random": "random", "nearest": "nearest"}
 TREATMENTS = {"negative": "counts as a negative", "excluded": "is excluded"}
 
@@ -280,7 +282,8 @@ def _losses_by_size(size: int) -> tuple[list[Picture], str]:
         f" The curve is the mean loss of {batches} of this size; the band is their range. The matrix shows one batch. "
         "Its loss is printed above it."
     )
-    sample = "" if size == SIZES[-1] else sample
+    same = f" There are only {size} pairs, so all batches of {size} are the same, and the band has no width."
+    sample = same if size == SIZES[-1] else sample
     alt = f"Loss by batch size, from {SIZES[0]} to {SIZES[-1]} pairs, below the logarithm of the batch size."
     mean, equal_loss = formatting.metric(float(losses[size].mean())), formatting.metric(float(np.log(size)))
     return [_picture("size", figure, alt, table)], (
@@ -317,31 +320,40 @@ def _shares_of_negatives(row: int, temperature: float) -> tuple[list[Picture], s
     title = f"Gradient on the negatives of query {row + 1}"
     figure = figures.shares_figure(names, shares, title=title, axis="share of each negative")
     texts = [f"document {column + 1} {formatting.percent(share)}" for column, share in zip(order, shares, strict=True)]
-    total = float(np.abs(explained.gradient).sum())
     present = shares[shares > 0]
     effective = float(np.exp(-(present * np.log(present)).sum()))
     return [_picture("temperature", figure, f"{title}: {', '.join(texts)}.")], (
         f"Query {row + 1}: “{batch.query_texts[row]}” At temperature {temperature:g}, the hardest negative gets "
         f"{formatting.percent(shares[0])} of the gradient on the negatives; the effective number of negatives is "
-        f"{effective:.1f}. The loss of the entire batch is {explained.total:.3f}; the absolute gradients on its "
-        f"cosines sum to {total:.1f}."
+        f"{effective:.1f}. The loss of the entire batch is {explained.total:.3f}."
     )
 
 
 def _batch_order(key: str) -> None:
     pictures, caption = _hardness(_choice("Batch order", ORDERS, f"{key}.order"))
-    answer = [] if st.session_state[LOCKED] else [_gradients()]
-    _show([*pictures, *answer], caption)
+    _show(pictures, caption)
+    if not st.session_state[LOCKED]:
+        _show([_gradients(), _closer_negatives()], height=BARS)
 
 
 @computed_once
 def _gradients() -> Picture:
     batches = {"six easily confused": "confusable", "six different topics": "easy"}
     sums = [gradient_mass(preset_batch(name)) for name in batches.values()]
-    title = "Gradients of the two batches of the question"
+    title = "Batches of the question"
     figure = figures.sums_figure(list(batches), sums, title=title, axis="sum of the absolute gradients")
     texts = [f"{name} {one:.2f}" for name, one in zip(batches, sums, strict=True)]
-    return _picture("order.gradients", figure, f"{title}: {', '.join(texts)}.")
+    return _picture("order.gradients", figure, f"{title}, sum of the absolute gradients: {', '.join(texts)}.")
+
+
+@computed_once
+def _closer_negatives() -> Picture:
+    orders = list(ORDERS)[1:]
+    title, axis = "Possible false negatives", "queries with a negative closer than the positive"
+    shares = np.array([closer_share(order) for order in orders])
+    figure = figures.shares_figure(orders, shares, title=title, axis=axis)
+    texts = [f"{order} {formatting.percent(share)}" for order, share in zip(orders, shares, strict=True)]
+    return _picture("order.closer", figure, f"{title}: {axis}, {', '.join(texts)}.")
 
 
 @computed_once
@@ -353,7 +365,9 @@ def _hardness(selected: str) -> tuple[list[Picture], str]:
     batches = {"random": "random batches", "nearest": "batches of nearest neighbors"}
     shares = ", ".join(f"{formatting.percent(hard_share(name))} with {batches[name]}" for name in shown)
     sentences = f"Queries whose hardest negative has a cosine of at least {level:g} (the dashed line): {shares}."
-    figure = plan_figures.hardness_figure(table, shown=shown, height=300, threshold=level)
+    width = hardness["edges"][1] - hardness["edges"][0]
+    value = f"share per step of {width:g}"
+    figure = plan_figures.hardness_figure(table, shown=shown, height=230, threshold=level, value=value)
     figure = figure.properties(title="Hardest negative of each query")
     alt = f"Histogram of the cosine to the hardest negative in a batch. {sentences}"
     return [_picture("order", figure, alt, table)], sentences
@@ -382,8 +396,11 @@ def _paraphrases(treatment: str) -> tuple[list[Picture], str]:
     alt = f"Cosine of a query to its positive and to the false negative, by step. {title}."
     means = [[decimal(values[:, step].mean(), 2) for step in (0, -1)] for values in (result.own, result.other)]
     ends = [" to ".join(values) for values in means]
+    dataset = sample_rows("paraphrases")[0]
+    query, other = (dataset.texts.texts[text] for text in dataset.query[:2])
     return [_picture("false_negatives", figure, alt, table)], (
-        f"The false negative (the document of the other pair) {TREATMENTS[treatment]}. The mean cosine of a query and "
+        f"Example: “{query}” and “{other}” have the same answer. The false negative (the document of the other pair) "
+        f"{TREATMENTS[treatment]}. The mean cosine of a query and "
         f"its positive goes from {ends[0]}. That of the query and the false negative goes from {ends[1]}. The bands "
         f"are the range over {len(result.own)} batches."
     )
@@ -400,17 +417,15 @@ def _sums(mu: float) -> tuple[list[Picture], str]:
     table = figures.metric_table(
         list(MUS), {"MRR": [[one.mrr for one in graded_results(value, held_out=True)] for value in MUS]}
     )
-    title, before = "Held-out queries", (BEFORE, [graded_results(None, held_out=True)[0].mrr] * len(MUS))
-    figure = figures.metrics_figure(
-        table, mu, title=title, axis="weight of BSC (mu)", value="MRR", lowest=np.inf, baseline=before
-    )
+    title, before = "Ranking of held-out queries", (BEFORE, [graded_results(None, held_out=True)[0].mrr] * len(MUS))
+    figure = figures.metrics_figure(table, mu, title=title, axis="weight of BSC (mu)", value="MRR", baseline=before)
     pictures = [_picture("mu.mrr", figure, f"{title} by mu.", table)]
-    title, alt = "Training pairs, one subset", "Cosine of each training pair after training, over its grade."
+    title, alt = "Grades of training pairs, one subset", "Cosine of each training pair after training, over its grade."
     pictures.append(_picture("mu.grades", figures.grades_figure(grades[trained], cosines[trained], title=title), alt))
     captions = []
-    for metric, name in (("mrr", "MRR"), ("spearman", "Spearman correlation of cosines and grades")):
+    for metric, name in (("mrr", "MRR"), ("error", "mean squared error of the grades")):
         train, held = (formatting.metric(_mean(graded_results(mu, held_out=one), metric)) for one in (False, True))
-        captions.append(f"{name} {train} on training and {held} on held-out queries")
+        captions.append(f"{name} {train} on the training and {held} on the held-out queries")
     return pictures, (
         f"At mu {mu:g}: {'; '.join(captions)}. Means over {SEEDS} subsets of the training queries; band: their "
         "range. Dashed: the encoder before training in the first figure, cosine = grade in the second."
@@ -477,7 +492,7 @@ def _active_triplets(margin: float) -> tuple[list[Picture], str]:
 
 
 def _supervised_contrastive(key: str) -> None:
-    _show(*_cosines_by_class(_slider("Weight of the contrastive loss", MIXES, key, SUM)))
+    _show(*_cosines_by_class(_slider("Weight of SCL", MIXES, key, SUM)))
 
 
 @computed_once
@@ -494,14 +509,14 @@ def _cosines_by_class(mix: float) -> tuple[list[Picture], str]:
         table,
         mix,
         title="Entailed hypothesis is nearest",
-        axis="weight of the contrastive loss",
+        axis="weight of SCL",
         value="share of the premises",
         value_format="%",
-        baseline=(BEFORE, [untrained["held-out"]] * len(MIXES)),
+        baseline=("held-out, before", [untrained["held-out"]] * len(MIXES)),
     )
-    picture = _picture("classes.nearest", figure, "Share of premises by the weight of the contrastive loss.", table)
+    picture = _picture("classes.nearest", figure, "Share of premises by the weight of SCL.", table)
     first = class_results(mix, held_out=False)[0]
-    title = "Cosine to the premise"
+    title = "Cosine to the premise (bar: mean)"
     figure = figures.classes_figure(first.cosines, first.classes, NLI, title=title)
     classes = _picture("classes.training", figure, "Cosine of premise and hypothesis by class, with the means.")
     (nearest, before, accuracy), (held_nearest, held_before, held_accuracy) = shares.values()
@@ -509,8 +524,8 @@ def _cosines_by_class(mix: float) -> tuple[list[Picture], str]:
         f"At {mix:g}, the entailed hypothesis is nearest for {nearest} of the training premises and {held_nearest} of "
         f"the held-out premises. Before training, it is nearest for {before} and {held_before}. The classifier "
         f"predicts the class of {accuracy} of the training and {held_accuracy} of the held-out pairs. Means over "
-        f"{SEEDS} training subsets; bands: their range. Dashed: the encoder before training on held-out premises. The "
-        "cosines are those of the training pairs of the first subset."
+        f"{SEEDS} training subsets; bands: their range; dashed: held-out premises before training. The cosines are "
+        "those of the training pairs of the first subset."
     )
 
 
@@ -525,10 +540,11 @@ def _removed_negatives(margin: float) -> tuple[list[Picture], str]:
     values = {names[kind]: -gaps[cells] for kind, cells in kinds_of_negatives().items()}
     counts = [f"{removed[kind]} of {cells.sum()} {kind}" for kind, cells in kinds_of_negatives().items()]
     excluded = f"{', '.join(counts[:-1])} and {counts[-1]}" if any(removed.values()) else "no negative"
+    why = "" if any(removed.values()) else " No cosine of a negative exceeds that of the positive by that much."
     title = f"Negatives of {len(gaps)} queries (shaded: excluded by the mask)"
     figure = figures.limit_figure(values, margin, title=title, axis="cosine of the positive minus that of the negative")
     return [_picture("mask", figure, f"{title}. {'; '.join(names.values())}.")], (
-        f"At a margin of {f'{margin:g}'.replace('-', MINUS)}, the mask excludes {excluded}."
+        f"At a margin of {f'{margin:g}'.replace('-', MINUS)}, the mask excludes {excluded}.{why}"
     )
 
 
@@ -573,10 +589,11 @@ def _shares_by_strength(strength: float) -> tuple[list[Picture], str]:
     figure = figures.metrics_figure(table, strength, title=title, axis=axis, value="probability")
     probability = f"{own.mean():.2f}" if own.mean() >= LEAST_PROBABILITY else f"below {LEAST_PROBABILITY:g}"
     equal = f" Without weights, temperature {equal_temperature(strength):.3f} gives the same shares."
+    compared = " Lower temperature: the one that gives the negatives the same shares as the weights."
     return [shares_picture, _picture("hardness.positive", figure, f"{title} by strength.", table)], (
-        f"At a strength of {strength:g}: {', '.join(texts)} of the gradient on the negatives; mean probability of the "
-        f"positive {probability} (means of {len(own)} easily confused queries at temperature {USUAL:g})."
-        f"{equal if strength else ''}"
+        f"At a hardness strength of {strength:g}: {', '.join(texts)} of the gradient on the negatives; mean "
+        f"probability of the positive {probability} (means of {len(own)} easily confused queries at temperature "
+        f"{USUAL:g}).{equal if strength else ''}{compared}"
     )
 
 
@@ -589,13 +606,15 @@ def _by_query(values: np.ndarray, preset: str) -> dict[str, list[float]]:
 
 def _matryoshka(key: str) -> None:
     options = [float(number) for number in DIMENSIONS]
-    _show(*_cut_vectors(int(_slider("Dimensions", options, key, options[-1]))))
+    dimensions = int(_slider("Dimensions", options, key, options[-1]))
+    _show(*_cut_vectors(dimensions))
+    _show([_gaps(dimensions)])
 
 
 @computed_once
 def _cut_vectors(dimensions: int) -> tuple[list[Picture], str]:
     kinds = {"with Matryoshka": True, "without": False, BEFORE: None}
-    pictures, captions = [_gaps(dimensions)], []
+    pictures, captions = [], []
     for held_out in (True, False):
         mrr = {
             name: np.stack([one.mrr for one in question_results(matryoshka=kind, held_out=held_out)], axis=1)
@@ -606,12 +625,11 @@ def _cut_vectors(dimensions: int) -> tuple[list[Picture], str]:
         figure = figures.metrics_figure(
             table,
             dimensions,
-            title=f"{side.capitalize()} queries",
+            title=f"MRR of {side} queries",
             axis="dimensions",
             value="MRR",
             baseline=(BEFORE, mrr[BEFORE].mean(axis=1).tolist()),
             logarithmic=True,
-            height=320,
         )
         pictures.append(_picture(f"dimensions.{side}", figure, f"MRR by dimensions, {side}.", table))
         row = DIMENSIONS.index(dimensions)
@@ -623,6 +641,7 @@ def _cut_vectors(dimensions: int) -> tuple[list[Picture], str]:
     )
 
 
+@computed_once
 def _gaps(dimensions: int) -> Picture:
     """Plot by how much the positive of each held-out query is closer than the nearest other document."""
     row, values, limits = DIMENSIONS.index(dimensions), {}, []
@@ -631,12 +650,12 @@ def _gaps(dimensions: int) -> Picture:
         first = int((gaps[row] > -TIE).sum())
         values[f"{name}: {first} of {gaps.shape[1]} rank first"] = gaps[row].clip(-1)
         limits.append(float(gaps.max()))
-    title = "Held-out queries (shaded: another document ranks first)"
+    title = "Gap of each held-out query (shaded: another document ranks first)"
     figure = figures.limit_figure(
         values,
         0.0,
         title=title,
-        axis="cosine of the positive minus that of the nearest other document",
+        axis="gap: cosine of the positive minus that of the nearest other document",
         domain=(-1.0, max(limits)),
         colors=figures.METRIC_COLORS,
     )
@@ -648,7 +667,7 @@ def _debiased(key: str) -> None:
     above = st.container()
     prior = _lab(
         *(key, batch, settings),
-        panels=("similarity", "gradient"),
+        panels=("gradient",),
         name="debiased_prior",
         values=PRIORS,
         start=PRIOR_PAIR[0],
@@ -662,22 +681,26 @@ def _debiased(key: str) -> None:
 
 @computed_once
 def _pulls_by_prior(prior: float) -> tuple[list[Picture], str]:
-    positives, negatives = (np.stack([pulls(value)[side] for value in PRIORS]) for side in (0, 1))  # (priors, B)
-    decoupled = ("decoupled", [float(pulls(0.0, decoupled=True)[0].mean())] * len(PRIORS))
-    pictures = []
-    for name, values, baseline in (("negatives", negatives, None), ("positive", positives, decoupled)):
-        table = figures.metric_table(PRIORS, _by_query(values, "easy"))
-        title = f"Gradient on the {name}"
-        figure = figures.metrics_figure(
-            table, prior, title=title, axis="debiased prior", value="gradient", baseline=baseline, together="each query"
-        )
-        pictures.append(_picture(f"debiased.{name}", figure, f"{title} by prior.", table))
+    negatives = np.stack([pulls(value)[1] for value in PRIORS])  # (priors, B)
+    decoupled = [float(pulls(0.0, decoupled=True)[0].mean())] * len(PRIORS)
+    table = figures.metric_table(PRIORS, _by_query(negatives, "easy"))
+    title = "Gradient on the negatives of a query"
+    figure = figures.metrics_figure(
+        table,
+        prior,
+        title=title,
+        axis="debiased prior",
+        value="gradient",
+        baseline=("decoupled loss, without a prior", decoupled),
+        together="each query",
+    )
+    pictures = [_picture("debiased.negatives", figure, f"{title} by prior.", table)]
     remaining = negatives[PRIORS.index(prior)] > 0
     return pictures, (
         f"At a prior of {prior:g}: {remaining.sum()} of {len(remaining)} queries have a gradient on their negatives. "
-        "The first figure shows the sum of the gradients on the negatives of a query. The second shows the absolute "
-        "gradient on its positive. The matrix and the figures show the gradient of the loss of each query with respect "
-        "to the logits. Without a prior, both are one minus the probability of the positive."
+        "Each curve is the sum of the gradients on the negatives of a query. The absolute gradient on its positive is "
+        "equally large before the bound. The matrix and the figure show the gradient of the loss of each query with "
+        "respect to the logits. Without a prior, it is one minus the probability of the positive."
     )
 
 

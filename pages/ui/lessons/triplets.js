@@ -17,16 +17,17 @@ class Circle {
     });
     this.triplets = queries.map((query, i) => svg("g", { class: "triplet" },
       line("far", query, documents[negatives[i]]), line("near", query, documents[i])));
+    this.queries = dots("query", queries);
     this.fact = element("p", { class: "fact", "aria-live": "polite" });
     this.picture = svg("svg", { viewBox: `0 0 ${CIRCLE_SIZE} ${CIRCLE_SIZE}`, role: "img" },
       svg("circle", { class: "circle", cx: CIRCLE_SIZE / 2, cy: CIRCLE_SIZE / 2, r: CIRCLE_RADIUS }),
-      ...this.triplets, ...dots("document", documents), ...dots("query", queries));
+      ...this.triplets, ...dots("document", documents), ...this.queries);
     this.root = element("figure", {}, element("figcaption", {}, name), this.picture, this.fact);
   }
 
   show(margin) {
     const terms = this.near.map((near, i) => near - this.far[i] + margin), active = terms.map((term) => term > 0);
-    this.triplets.forEach((triplet, i) => triplet.classList.toggle("active", active[i]));
+    for (const parts of [this.triplets, this.queries]) parts.forEach((part, i) => part.classList.toggle("active", active[i]));
     const count = active.filter(Boolean).length, loss = terms.reduce((sum, term) => sum + Math.max(0, term), 0) / terms.length;
     this.fact.textContent = `${count} of ${terms.length} triplets violate the margin; loss ${number(loss)}`;
     this.picture.setAttribute("aria-label", `${this.name}, margin ${margin}: ${this.fact.textContent}.`);
@@ -54,7 +55,7 @@ class Triplets {
     root.replaceChildren(element("label", { class: "bar" }, "Margin", slider, output),
       element("div", { class: "circles" }, ...circles.map((circle) => circle.root)),
       element("p", { class: "legend" }, ...Object.entries(entries).map(([kind, text]) =>
-        element("span", {}, element("i", { class: kind }), text)), "Lines: triplets that violate the margin"));
+        element("span", {}, element("i", { class: kind }), text)), "Lines, and rings around the queries: triplets that violate the margin"));
     show(value);
   }
 }

@@ -17,12 +17,14 @@ STATE = ("lesson", "done", "missed", "guess")
 PARAMETERS = (*STATE, "answer")  # `answer` is of an earlier version
 FIRST = next(iter(LESSONS))
 STORED = f"{PAGE}.stored"  # session key
+STYLE = "<style>.st-key-lessons-cards button { padding-inline: 0.5rem; }</style>"  # two rows, also with the marks
 VALUES_OF_LAB = {"temperature": "temperature", "mask-margin": "mask_margin"}  # what the slider of a lesson changes
-NAMES = {  # in the claims that lessons cite
+NAMES = {  # explained in the claims that lessons cite
     "SCL": "the supervised contrastive loss",
     "PFCC-S": "tweets and the checked claims that they repeat",
     "CQA-A": "questions and comments of a forum",
     "STSb": "pairs of sentences with grades of similarity",
+    "every denominator": "as negatives of every query",
 }
 
 
@@ -30,11 +32,11 @@ RESULTS = {
     "supported": "**supports** this",
     "smaller than claimed": "found a **smaller difference** than the paper",
     "contradicted": "**contradicts** this",
-    "ruled out": "found **no difference of practical size** in at least one of the comparisons of this claim",
-    "inconclusive": "is **inconclusive**",
+    "ruled out": "found the compared models **practically equal** in at least one comparison",
+    "inconclusive": "is **inconclusive**: the difference is not clear",
     "not run yet": "has **not run yet**",
 }
-"""What a verdict means, after `The test on real data`."""
+"""What a verdict means, after `Our test on real data`."""
 
 
 def key(lesson: Lesson, name: str) -> str:
@@ -91,13 +93,14 @@ def select() -> Lesson:
     forget = state.pop("forget", False)
     lesson_progress(state["done"], state["missed"], forget=forget, key=STORED, on_stored=_use_stored_progress)
     slugs, done, missed = list(LESSONS), state["done"], state["missed"]
-    marks = {slug: f":material/{'cancel' if slug in missed else 'check_circle'}:" for slug in done}
+    marks = {slug: "\N{MULTIPLICATION X}" if slug in missed else "\N{CHECK MARK}" for slug in done}
     right = f", {len(done) - len(missed)} correct on the first attempt" if done else ""
     st.session_state[f"{PAGE}.cards"] = state["lesson"]
+    st.html(STYLE)
     selected = st.pills(
         f"Lessons: {len(done)} of {len(slugs)} completed{right}",
         slugs,
-        format_func=lambda slug: f"{marks.get(slug, '')} {slugs.index(slug) + 1} {LESSONS[slug].title}".strip(),
+        format_func=lambda slug: f"{slugs.index(slug) + 1} {LESSONS[slug].title} {marks.get(slug, '')}".strip(),
         key=f"{PAGE}.cards",
         required=True,
         help="Check mark: correct on the first attempt. Cross: incorrect on the first attempt. Your progress is stored "
@@ -158,6 +161,8 @@ def question(lesson: Lesson) -> bool:
         if not is_right:
             st.markdown(f":material/cancel: Not correct. {_escaped(texts[f'reply {guess}'])}")
         st.markdown(f"{':material/check_circle: Correct. ' if is_right else ''}{_escaped(texts['answer'])}")
+        if lesson.table:
+            st.markdown(_markdown_table(lesson, texts))
         st.markdown(f"**In a run:** {_escaped(texts['practice'])}")
         _draw_findings(lesson)
         if lesson.slug not in _state()["done"]:
@@ -167,6 +172,16 @@ def question(lesson: Lesson) -> bool:
             write_link()
             st.rerun()  # updates the count above
     return True
+
+
+def _markdown_table(lesson: Lesson, texts: dict[str, str]) -> str:
+    """Return the table of a lesson in Markdown; the columns after the first one are numbers."""
+    rows = [
+        [_escaped(texts[f"cell {row} {column}"]) for column in range(len(cells))]
+        for row, cells in enumerate(lesson.table)
+    ]
+    rows.insert(1, [":--", *["--:"] * (len(rows[0]) - 1)])
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in rows)
 
 
 def frame_of_figure() -> None:
@@ -197,12 +212,12 @@ def _finding_sentences(findings: tuple[str, ...]) -> dict[str, str]:
         source = "From the papers"
         if statement:
             arms, claim = statement
-            source = "Part of a claim on the Findings page"
+            source = "From a claim on the Findings page"
             statements = [one for one in results[name]["statements"] if arms.split() == [one["better"], one["worse"]]]
             (verdict,) = {one["verdict"] for one in statements}
         for short, about in NAMES.items():
             claim = claim.replace(short, f"{short} ({about})", 1)
-        sentences[name] = f"{source}: “{claim}” The test on real data {RESULTS[verdict]}."
+        sentences[name] = f"{source}: “{claim}” Our test on real data {RESULTS[verdict]}."
     return sentences
 
 

@@ -5,7 +5,7 @@ const LABELS = {
   labeled_negatives: "Labeled negatives", duplicates: "Repeated texts", reduction: "Two directions",
   average: "Averaged over", threshold: "Positive if label exceeds", mask: "False-negative mask", mask_margin: "Mask margin",
   mask_margin_kind: "Kind of mask margin",
-  hardness: "Hardness weights", hardness_strength: "Weight strength", decoupled: "Decoupled", debiased_prior: "Debiased prior",
+  hardness: "Hardness weights", hardness_strength: "Hardness strength", decoupled: "Decoupled", debiased_prior: "Debiased prior",
 };
 const OPTIONS = { // the values of a setting, and what they do
   normalization: {
@@ -186,7 +186,7 @@ class Board {
     if (this.matrices.dataset.sides !== sides) this.matrices.replaceChildren(...this.groups.map((group) => group.root));
     this.matrices.dataset.sides = sides;
     const isCosine = this.settings.normalization === "l2", isRows = this.anchors === "rows";
-    this.anchorButton.textContent = `Show the probabilities for each ${isRows ? "document" : "query"}`;
+    this.anchorButton.textContent = `Show ${isRows ? "document → queries (each column)" : "query → documents (each row)"}`;
     this.anchorButton.hidden = !columns || this.lab.isLocked;
     const { decoupled, debiased_prior: prior } = this.settings; // probabilities are derivatives of the log denominator
     const remark = prior > 0 && !this.isLesson ? "; positives may be below 0" : decoupled ? ", without the positive" : "";
@@ -203,7 +203,7 @@ class Board {
         similarity: { values: similarity, title: `${measure} of each query and document` },
         softmax: {
           values: isRows ? rows.probability : transpose(columns.probability), unit: sums(isRows ? "row" : "column"),
-          title: isRows ? "Probability of each document for a query" : "Probability of each query for a document",
+          title: `Probability, ${isRows ? "query → documents" : "document → queries"}`,
           marks: marks?.[this.anchors],
         },
         gradient: {
@@ -211,7 +211,7 @@ class Board {
             unit: "∂Lᵢ/∂zᵢⱼ; each row sums to 0", title: "Gradient of the loss of each query with respect to the logits",
           } : {
             unit: columns ? "∂L/∂s of both directions" : joint ? "∂L/∂s" : "∂L/∂s; each row sums to 0",
-            title: `Gradient${columns ? " of both directions" : ""}: pull (green), push (orange)`,
+            title: "Gradient: pull (green), push (orange)",
           }),
         },
       };
@@ -264,8 +264,8 @@ class Board {
     const loss = isJoint(this.settings) ? `Loss ${number(total)} (${directionsText(this.settings)})`
       : second === null ? `Loss ${parts}` : `Loss ${number(total)} = ${weight === 1 ? parts : `½ · [${parts}]`}`;
     const rest = hardest < 0
-      ? "effective negatives and hardest row: not defined, no pair is positive"
-      : `effective negatives ${number(effective, 1)} · hardest row ${hardest + 1}`;
+      ? "effective negatives and largest loss: not defined, no pair is positive"
+      : `effective negatives ${number(effective, 1)} · largest loss: query ${hardest + 1}`;
     if (this.isLesson) this.sum.textContent = second === null ? `Loss of the batch in the matrix: ${number(first)}` : loss;
     else this.sum.textContent = `${loss} · sum of |∂L/∂s| ${number(gradientSum, 2)} · ${rest}`;
     Object.assign(this.sum.dataset, { total, first, second, effective, hardest, gradientSum });

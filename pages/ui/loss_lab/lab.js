@@ -157,14 +157,16 @@ class Lab {
     const settings = names.map((name) => `${LABELS[name]}: ${from[name]} → ${to[name]}`);
     const warning = names.length ? [element("p", { class: "warning", role: "note" },
       `The two losses are not comparable: ${names.map((name) => LABELS[name].toLowerCase()).join(" and ")} `
-      + `${names.length > 1 ? "change" : "changes"} the scale of the loss. Compare the ranks of the positives instead.`)] : [];
+      + `${names.length > 1 ? "change" : "changes"} the scale of the loss. ${names.join() === "temperature"
+        ? "The ranks are the same with both: compare trained encoders on held-out data."
+        : "Compare how many queries rank a positive first (below the matrices)."}`)] : [];
     const line = (label, x, y, digits = 3) => `${label} ${number(x, digits)} → ${number(y, digits)} (${signed(y - x, digits)})`;
     const sums = [line("Loss", a.total, b.total)];
     if (!this.boards.some((board) => isJoint(board.settings))) sums.push(line("L0", a.first, b.first));
     if (a.second !== null && b.second !== null) sums.push(line("L1", a.second, b.second));
     sums.push(line("Sum of |∂L/∂s|", a.gradientSum, b.gradientSum, 2));
     sums.push(line("Effective negatives", a.effective, b.effective, 1));
-    if (a.hardest >= 0 && b.hardest >= 0) sums.push(`Hardest row ${a.hardest + 1} → ${b.hardest + 1}`);
+    if (a.hardest >= 0 && b.hardest >= 0) sums.push(`Query with the largest loss ${a.hardest + 1} → ${b.hardest + 1}`);
     const values = a.rows.probability.map((row, i) => row.map((p, j) => b.rows.probability[i][j] - p));
     const rounded = (value) => Math.round(Math.abs(value) * 1e9); // rounding errors must not order equal changes
     const cells = values.flatMap((row, i) => row.map((value, j) => ({ value, i, j })));

@@ -40,7 +40,8 @@ class Panel {
     this.bar = element("span", { class: "bar" });
     this.bar.style.background = `linear-gradient(to ${kind === "change" ? "left" : "right"}, ${lab.colors[KINDS[kind].scale]})`;
     [this.low, this.high, this.unit] = ["low", "high", "unit"].map((name) => element("span", { class: name }));
-    this.rescale = element("button", { type: "button", class: "toggle", onclick: () => this.lab.rescale() });
+    const about = "The fixed color scale ends at the largest possible gradient of one direction at temperature 0.1.";
+    this.rescale = element("button", { type: "button", class: "toggle", title: about, onclick: () => this.lab.rescale() });
     this.legend = element("div", { class: "legend" }, this.low, this.bar, this.high, this.unit,
       ...(kind === "gradient" && !side ? [this.rescale] : [])); // it rescales the gradients of all sides
     this.cells = matrix(this.size, this.size, (i, j) => this.buildCell(i, j));
@@ -117,7 +118,7 @@ class Panel {
     const digits = limit < 0.1 ? 3 : limit < 10 ? 2 : 0;
     setText(this.low, number(Math.min(low, high), digits));
     setText(this.high, number(Math.max(low, high), digits));
-    setText(this.unit, unit);
+    setText(this.unit, this.kind === "gradient" && !hasNumbers ? `${unit}; + push, \u2212 pull` : unit);
     if (this.kind === "gradient") setText(this.rescale, this.lab.isRescaled ? "Fixed color scale" : "Rescale colors");
   }
 

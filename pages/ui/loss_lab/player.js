@@ -109,7 +109,8 @@ class RunView {
     const curves = [["loss", "Loss", loss], ["gap", "Smallest gap: cosine of the positive minus that of the nearest other document", gap],
       ["temperature", "Temperature τ", this.loss.learn_temperature ? temperature : null]];
     const drawn = curves.filter(([, , values]) => values).map(([kind, title, values]) => {
-      const [low, high] = [Math.min(...values, 0), Math.max(...values, kind === "gap" ? 0 : -Infinity)];
+      const of = kind === "gap" ? this.player.gaps : values; // gaps of several losses have one scale
+      const [low, high] = [Math.min(...of, 0), Math.max(...of, kind === "gap" ? 0 : -Infinity)];
       const end = SIZE - TICK_WIDTH, x = (step) => 4 + (step / this.last) * (end - 8);
       const y = (value) => CURVE_HEIGHT - 8 - ((value - low) / (high - low || 1)) * (CURVE_HEIGHT - 16);
       const tick = (x, y, text, anchor) => svg("text", { x, y, class: "tick", "text-anchor": anchor }, text);
@@ -122,7 +123,7 @@ class RunView {
         tick(0, CURVE_HEIGHT + 10, "step 0", "start"), tick(end, CURVE_HEIGHT + 10, `step ${this.last}`, "end"));
       const moveCursor = (step) => {
         setAll(cursor, { cx: x(step), cy: y(values[step]) });
-        value.textContent = number(values[step]);
+        value.textContent = `at this step: ${number(values[step])}`;
       };
       return { moveCursor, nodes: [element("div", { class: "curve-name" }, title, value), plot] };
     });
@@ -170,11 +171,19 @@ class Player {
     const data = { ...component.data, batch: component.data.batch && batchOf(component.data.batch) };
     Object.assign(this, { root, component, data, step: 0, timer: null });
     this.angles = data.circle && [...data.batch.queries, ...data.batch.documents].map(angleOf);
-    this.views = data.runs.map((run) => new RunView(this, { ...run, trace: run.trace ?? trainPoints(data.batch, run.loss) }));
+    const traces = this.train(data.batch);
+    this.views = data.runs.map((run, index) => new RunView(this, { ...run, trace: traces[index] }));
     this.last = this.views[0].last;
     const runs = element("div", { class: "runs" }, ...this.views.map((view) => view.root));
     root.replaceChildren(this.buildBar(), runs, this.buildLegend());
     this.show(0);
+  }
+
+  // Returns the training of each loss; a batch of null has trainings that Python sent.
+  train(batch) {
+    const traces = this.data.runs.map((run) => run.trace ?? trainPoints(batch, run.loss));
+    this.gaps = traces.flatMap((trace) => [...trace.gap]);
+    return traces;
   }
 
   buildBar() {
@@ -201,16 +210,18 @@ class Player {
     };
     return element("p", { class: "legend" }, ...Object.entries(entries).map(([mark, label]) =>
       element("span", {}, element("i", { class: mark }), label)),
+      ...(circle ? [] : ["The plane is a projection of more dimensions, so distances in it do not show the cosines exactly."]),
       ...(circle ? ["Drag a point, or select it and use the arrow keys, to change where the training starts."] : []));
   }
 
   // Moves a point along the circle and trains again.
   move(index, degrees) {
-    const { batch, runs } = this.data, pairs = batch.queries.length;
+    const { batch } = this.data, pairs = batch.queries.length;
     this.angles[index] = ((Math.round(degrees) % 360) + 360) % 360;
     const points = this.angles.map((angle) => [Math.cos((angle * Math.PI) / 180), Math.sin((angle * Math.PI) / 180)]);
     const moved = { ...batch, queries: points.slice(0, pairs), documents: points.slice(pairs) };
-    this.views.forEach((view, run) => view.load(trainPoints(moved, runs[run].loss)));
+    const traces = this.train(moved);
+    this.views.forEach((view, run) => view.load(traces[run]));
     this.show(0);
   }
 

@@ -1,5 +1,6 @@
 """Loss lab: state from a link, batch selection, panels, toy training and next steps."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -36,18 +37,21 @@ VECTORS = {False: "Vectors of the texts", True: "Word vectors (static encoder)"}
 GLOSSARY = (
     *("temperature", "directions", "partition", "effective_negatives", "gradient", "normalization", "duplicates"),
     *("mask", "mask_margin", "mask_margin_kind", "hardness", "hardness_strength", "decoupled", "debiased_prior"),
-    *("average", "threshold"),
+    *("labeled_negatives", "reduction", "average", "threshold"),
 )
 HOW_TO_READ = """
-- A row is a query, a column a document. The cells on the diagonal are the pairs of the batch; all others are negatives.
+- A row is a query, a column a document. The cells on the diagonal are the pairs of the batch. The others are negatives,
+  unless their border marks them as another positive or as excluded.
 - The **first matrix** has the similarity of each query and document.
 - The **second matrix** has the softmax of each row: similarities are divided by the temperature and become
-  probabilities. A good encoder has probabilities near 1 on the diagonal.
+  probabilities. At the same temperature, larger probabilities on the diagonal mean that the encoder fits this batch
+  better.
 - The **third matrix** is what training does with each cell: green pulls the two texts together, orange pushes them
   apart, and the color shows how strongly.
 - If the directions include the other queries or the other documents of the batch as candidates, **further matrices**
   have their cells. All matrices then share one softmax.
-- Point at a cell to see its texts and its formula. Lower the temperature to see the push move to the hardest negative.
+- Point at a cell to see its texts and its formula. Lower the temperature to see the push move to the most similar
+  negatives.
 """
 EXAMPLE = (
     ("How do I keep bread fresh?", "Store the loaf cut side down in a paper bag.", 1.0),
@@ -119,7 +123,12 @@ def _circle() -> LabBatch:
     pairs, spread, seed = st.columns(3)
     circle = {
         "pairs": pairs.number_input("Pairs", SMALLEST, LARGEST, state.pairs, key=_key("pairs")),
-        "spread": spread.number_input("Spread in degrees", 0.0, 180.0, state.spread, 5.0, key=_key("spread")),
+        "spread": spread.number_input(
+            "Spread in degrees",
+            *(0.0, 180.0, state.spread, 5.0),
+            key=_key("spread"),
+            help="The angle between a query and its document is random, at most this large.",
+        ),
         "seed": seed.number_input("Seed", 0, 9999, state.seed, key=_key("seed")),
     }
     is_same = all(getattr(state, name) == value for name, value in circle.items())
@@ -234,7 +243,7 @@ def summary(result: Explanation, settings: LabSettings) -> str:
     first, second = max(largest, key=lambda kinds: largest[kinds])
     pull = np.abs(push[first, second])
     row, column = np.unravel_index(int(first_largest(pull.ravel())), pull.shape)
-    strongest = f" The strongest push is on {first} {row + 1} and {second} {column + 1}." if pull.max() > 0 else ""
+    strongest = f" Most strongly pushed apart: {first} {row + 1} and {second} {column + 1}." if pull.max() > 0 else ""
     among = " of the documents that the mask does not exclude" if settings.mask != "none" else ""
     return (
         f"{int(best.sum())} of {int(anchors.sum())} queries rank a positive first{among}. At temperature "
@@ -296,10 +305,12 @@ def toy_training(batch: LabBatch, state: LabState) -> None:
     if state.compare and "bsc" in (name, second) and second != SETTING_B:
         st.caption("The batch softmax is trained with setting A.")
     losses = [_toy_loss(one, state.settings, learn, margin) for one in (name, second) if one not in ("", SETTING_B)]
-    titles = None
+    titles = [LOSS_NAMES[loss.name] for loss in losses]
     if second == SETTING_B and state.compare:
         losses.append(_toy_loss("bsc", state.compare, learn, margin))
         titles = ["Setting A", "Setting B"]
+    if compared := _what_to_compare(losses):
+        st.caption(compared)
     for loss in losses:
         if isinstance(loss, TripletLossConfig) and (warning := loss.margin_warning):
             st.caption(warning)
@@ -313,6 +324,25 @@ def toy_training(batch: LabBatch, state: LabState) -> None:
     with turns.turn():
         traces = [_train_words(loss.model_dump(), key, _batch=batch) for loss in losses] if words else None
     player(batch, losses, traces, key=_key("player"), angles=link().angles, titles=titles, on_move=_move_points)
+
+
+def _what_to_compare(losses: Sequence[LossConfig]) -> str:
+    """Return what the animation of these losses shows."""
+    names = {loss.name for loss in losses}
+    sentences = []
+    if "bsc" in names:
+        sentences.append(
+            "With the batch softmax, a text of a positive pair is pulled by its partner and pushed by other pairs."
+        )
+    if "mse" in names:
+        sentences.append("The squared error trains only the cosines of the pairs, on the diagonal.")
+    if len(losses) > 1:
+        sentences.append("The losses can have different scales, so compare the smallest gap, which has one scale.")
+    if any(getattr(loss, "learn_temperature", False) for loss in losses):
+        sentences.append(
+            "A learned temperature changes the scale of the loss: a lower loss need not mean a larger gap."
+        )
+    return " ".join(sentences)
 
 
 def _select_temperature(value: float, *, disabled: bool) -> None:
