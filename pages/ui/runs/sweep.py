@@ -126,7 +126,7 @@ def _draw_newest(runs: list[Run]) -> None:
     datasets = {values.get(run_settings.DATASET) for values in run_settings.load_settings(runs).values()}
     best = None
     with suppress(RunError):
-        best = table.best_run(runs) if len(datasets) == 1 else None
+        best = table.best_run(runs)
     losses = {run_id: curves.series(lines, "loss", max_points=128) for run_id, lines in rows.items()}
     figures = [("loss", "step", f"Loss of {_number_drawn(losses)}", losses)]
     if names:

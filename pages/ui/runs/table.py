@@ -403,7 +403,12 @@ def best_metric(status: RunStatus) -> str:
 
 
 def best_run(runs: Sequence[Run]) -> Run | None:
-    """Return the run with embeddings whose dev metric is the highest; None if their metrics differ or none is known."""
+    """Return the run with embeddings whose dev metric is the highest.
+
+    None if metrics or datasets differ, or no metric is known.
+    """
+    if len({values.get(run_settings.DATASET) for values in run_settings.load_settings(runs).values()}) != 1:
+        return None
     scored = [(run.status(), run) for run in runs if run.embeddings("after") is not None]
     scored = [(status, run) for status, run in scored if status.metric_best is not None]
     if len({status.metric_name for status, _ in scored}) != 1:
