@@ -119,6 +119,22 @@ def test_students_see_no_button_that_changes_something(sign_in: SignIn, finished
     assert str(finished.folder) not in page_text(app)
 
 
+def test_students_cannot_decide_about_the_documents_of_a_search(sign_in: SignIn, finished: Run, tmp_path: Path) -> None:
+    own(finished, BEN, EVERYONE)
+    data = run_data.load_splits(finished)
+    query = data.texts[int(data.dev.query[0])]
+    path = tmp_path / "decisions.tsv"
+    for user, may_decide in ((BEN, True), (STUDENT, False)):
+        sign_in(user)
+        app = open_page("retrieval", run=finished.id, **{"retrieval.query": query})
+        assert not app.exception
+        assert ("retrieval.judged" in {box.key for box in app.selectbox}) == may_decide
+    path.write_text(f"{DECISIONS}a\tb\tdrop\n")
+    for kind in (None, "positive"):
+        decide.save(path, ("a", "b"), kind, print)
+    assert path.read_text() == f"{DECISIONS}a\tb\tdrop\n"
+
+
 def test_students_see_no_paths_among_the_differences_of_configs(
     sign_in: SignIn, trained: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

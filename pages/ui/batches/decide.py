@@ -76,7 +76,8 @@ def draw_control(
 
 def save(path: Path, pair: TextPair, kind: DecisionKind | None, on_save: Callable[[str], object]) -> None:
     """Save the decision about a pair, or remove it (None), in a callback; a message says why that was not possible."""
-    users.current_user()  # a callback runs before the page, which ends for a removed user
+    if not users.current_user().may_launch:  # a callback runs before the page, which ends for a removed user
+        return
     try:
         if kind is None:
             undo_decisions(path, [pair])

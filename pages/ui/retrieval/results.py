@@ -9,7 +9,7 @@ import streamlit as st
 from bsc_core import formatting
 from bsc_core.runs import Run
 from pages.ui.batches import decide
-from pages.ui.components import display, page_layout
+from pages.ui.components import display, page_layout, users
 from pages.ui.retrieval.search import Results, Search, draw_examples, draw_lists, query_of_dataset
 
 DOCUMENT = "retrieval.judged"  # session key
@@ -17,12 +17,12 @@ LABEL_LENGTH = 90  # characters of a document in the list
 
 
 def draw(search: Search, query: str, run: Run | None, context: page_layout.Context) -> None:
-    """Draw the results of a query, or examples; if the dataset has the query, its documents can be decided."""
+    """Draw the results of a query, or examples; members decide about documents if the dataset has the query."""
     if not query.strip():
         draw_examples(search)
         return
     results, known = draw_lists(search, query), query_of_dataset(search, query)
-    if known is not None:
+    if known is not None and users.current_user().may_launch:
         path = decide.dataset_file(context.dataset_key) if run is None else decide.run_file(run, context.dataset_key)
         _draw_decision(known, results, path)
 
