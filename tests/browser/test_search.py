@@ -25,6 +25,7 @@ def test_journey_of_a_search_without_and_with_a_run_with_back_and_reload(visit, 
     search_without_a_run(visit)
     visit.open("retrieval", run=run.id)
     expect(visit.page.get_by_text(re.compile("^★ Relevant: ")).first).to_be_visible()
+    visit.page.get_by_role("tab", name="Errors", exact=True).click()
     causes = visit.page.get_by_role("toolbar", name="Cause")
     expect(causes).to_be_visible()
     box = causes.bounding_box()
@@ -86,6 +87,7 @@ def check_the_cards(visit, run):
 def select_an_error(visit, data, task, vectors):
     ranks = rank(vectors[task.query], vectors[task.corpus], task).first_rank
     missed = f"{(ranks != 1).sum()} of {len(ranks)} queries"
+    visit.page.get_by_role("tab", name="Errors", exact=True).click()
     sentence = f"The model on the right does not rank a relevant document first for {missed}"
     expect(visit.page.get_by_text(sentence, exact=False)).to_be_visible()
     rows = visit.rows(ERRORS)
@@ -97,6 +99,7 @@ def select_an_error(visit, data, task, vectors):
     visit.wait()
     nearest = nearest_documents(vectors, int(task.query[ranks.argmax()]), task.corpus)
     wait_until(lambda: result_lists(visit)[1] == nearest, "the documents of the selected query are not shown")
+    expect(visit.page.get_by_role("tab", name="Results", exact=True)).to_have_attribute("aria-selected", "true")
 
 
 def search_the_same_model_twice(visit):

@@ -181,6 +181,10 @@ def test_a_document_of_the_results_is_marked_as_relevant_for_the_dataset(runs: R
     documents = app.selectbox(key="retrieval.judged")
     document = next(one for one in table_with(app, "Relevant").query("Relevant == ''")["Document"] if "…" not in one)
     assert "retrieval.decide" not in app.session_state
+    assert len(set(documents.options)) == len(documents.options)
+    assert [option.partition(".")[0] for option in documents.options] == [
+        str(number) for number in range(1, len(documents.options) + 1)
+    ]
     documents.set_value(document).run()
     app.segmented_control(key="retrieval.decide").set_value("positive").run()
     assert not app.exception

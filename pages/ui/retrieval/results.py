@@ -30,10 +30,12 @@ def draw(search: Search, query: str, run: Run | None, context: page_layout.Conte
 def _draw_decision(query: str, results: Results, path: Path | None) -> None:
     saved = {one.pair: one.decision for one in decide.saved_decisions(path)}
     relevant = {hit.text: hit.gold for hits in (results.left, results.right) for hit in hits}
+    numbers = {document: number for number, document in enumerate(relevant, 1)}  # texts can begin with equal words
 
     def label(document: str) -> str:
         decision, text = saved.get((query, document)), formatting.shorten(document, LABEL_LENGTH)
-        return f"{decide.LABELS[decision]}: {text}" if decision else f"{'★ ' if relevant[document] else ''}{text}"
+        mark = f"{decide.LABELS[decision]}: " if decision else "★ " if relevant[document] else ""
+        return f"{numbers[document]}. {mark}{text}"
 
     if st.session_state.get(DOCUMENT) not in relevant:
         st.session_state[DOCUMENT] = None
