@@ -31,6 +31,7 @@ class LabBatch:
     query_texts: tuple[str, ...]  # B texts
     document_texts: tuple[str, ...]  # B texts
     guide: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None  # (B, G) of queries and documents, or None
+    false_negatives: tuple[tuple[int, int], ...] = ()  # known ones in other words, each a query and a document
 
     def __post_init__(self) -> None:
         pairs = len(self.query_texts)
@@ -74,6 +75,7 @@ class LabBatch:
             "query_ids": self.query_ids.tolist(),
             "document_ids": self.document_ids.tolist(),
             "guide": of_guide,
+            "false_negatives": [list(one) for one in self.false_negatives],
         }
 
 

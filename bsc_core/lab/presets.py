@@ -33,7 +33,8 @@ GUIDE, GUIDED = "static", "guide/"
 class BatchPreset:
     """A preset batch: title, purpose, and the rows of its file (from 0; a row may repeat).
 
-    Its document `longer` (from 0) has STRETCH times the length of the others.
+    Its document `longer` (from 0) has STRETCH times the length of the others. couples: whether rows 1 and 2, 3 and 4
+    and so on have the same answer in different words.
     """
 
     title: str
@@ -41,6 +42,7 @@ class BatchPreset:
     file: str
     rows: tuple[int, ...]
     longer: int | None = None
+    couples: bool = False
 
 
 STRETCH = 3.0
@@ -75,6 +77,7 @@ PRESETS: dict[str, BatchPreset] = {
         "Queries 1 and 2 have the same answer in different words, also 3 and 4, and so on: each has a false negative.",
         "paraphrases.tsv",
         tuple(range(10)),
+        couples=True,
     ),
     "stretched": BatchPreset(
         "One document with a long vector",
@@ -126,7 +129,8 @@ def preset_batch(name: str, folder: Path | None = None) -> LabBatch:
     if longer is not None:
         batch.documents[longer] *= STRETCH
     guide = _stored(GUIDED + name, folder or sample_data_folder()).astype(np.float64)
-    return replace(batch, guide=(guide[dataset.query], guide[dataset.document]))
+    known = tuple((row, row ^ 1) for row in range(len(batch))) if PRESETS[name].couples else ()
+    return replace(batch, guide=(guide[dataset.query], guide[dataset.document]), false_negatives=known)
 
 
 def sample_rows(name: str, folder: Path | None = None) -> tuple[PairDataset, NDArray[np.float32]]:

@@ -338,6 +338,19 @@ def test_a_row_that_is_labeled_negative_has_no_term_in_the_loss_and_no_false_neg
     expect(visit.page.locator(".marks")).to_contain_text("repeated text: false negative")
 
 
+def test_false_negatives_in_other_words_are_marked_in_both_directions(visit) -> None:
+    visit.open("learn", preset="paraphrases")
+    marked = visit.page.locator(".panel.probability .cell.reworded")
+    for _ in range(2):
+        expect(marked).to_have_count(10)
+        assert marked.evaluate_all("cells => cells.map((cell) => cell.dataset.cell)")[:2] == ["0,1", "1,0"]
+        expect(visit.page.locator(".marks")).to_contain_text("same answer in other words: false negative")
+        visit.page.locator(".board .panel.probability .toggle").click()
+    visit.open("learn", preset="confusable")
+    expect(visit.page.locator(".panel.gradient .cell").last).to_have_attribute("aria-label", SOME_NUMBER)
+    expect(marked).to_have_count(0)
+
+
 def test_cells_without_numbers_show_the_sign_of_the_gradient(visit) -> None:
     visit.open("learn", source="circle", pairs="12", temperature="0.3")
     board = visit.page.locator(".board")

@@ -109,6 +109,12 @@ def test_two_losses_are_trained_under_one_slider_and_kept_in_the_link(visit) -> 
     expect(facts).to_have_count(2)
     expect(facts.first).to_contain_text("smallest gap")
     ends = facts.all_inner_texts()
+    gaps = player.locator("svg:has(> .curve.gap)")
+    expect(gaps).to_have_count(2)
+    limits = [gaps.nth(run).locator(".tick").all_inner_texts() for run in range(2)]
+    assert limits[0] == limits[1], "the gaps of two losses have one scale"
+    expect(visit.page.get_by_text("compare the smallest gap")).to_be_visible()
+    expect(player.locator("h3")).to_have_text(["batch softmax", "squared error"])
     player.get_by_role("slider", name="Step", exact=True).focus()
     visit.page.keyboard.press("Home")
     expect(player).to_have_attribute("data-step", "0")

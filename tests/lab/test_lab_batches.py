@@ -39,6 +39,13 @@ def test_only_batches_with_vectors_of_a_guide_take_the_mask_guide() -> None:
     assert circle.plain()["guide"] is None
 
 
+def test_the_false_negatives_of_couples_are_known() -> None:
+    batch = preset_batch("paraphrases")
+    assert batch.plain()["false_negatives"][:4] == [[0, 1], [1, 0], [2, 3], [3, 2]]
+    assert len(batch.false_negatives) == len(batch)
+    assert not preset_batch("confusable").false_negatives
+
+
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_preset_batch_has_the_repeats_and_labels_of_its_description(name: str) -> None:
     batch = preset_batch(name)

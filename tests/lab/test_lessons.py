@@ -206,6 +206,10 @@ def test_a_lower_temperature_gives_the_hardest_negative_of_every_query_more_and_
     explained = [
         explain_batch(preset_batch("confusable"), temperature=tau, symmetric=False) for tau in (LOW, USUAL, 0.5, HIGH)
     ]
+    diagonal = np.eye(len(explained[0].rows), dtype=bool)
+    for one in explained:
+        assert (one.gradient[diagonal] < 0).all(), "the partner of a text pulls it"
+        assert (one.gradient[~diagonal] > 0).all(), "the texts of other pairs push it"
     counts = [one.effective_negatives for one in explained]
     assert counts == sorted(counts)
     sums = [np.abs(one.gradient).sum() for one in explained]

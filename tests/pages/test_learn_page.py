@@ -82,6 +82,12 @@ def test_the_strongest_push_can_be_on_two_queries() -> None:
     assert "Most strongly pushed apart: query 1 and query 2." in view.summary(result, LabSettings())
 
 
+def test_two_settings_have_a_sentence_each(lab: Callable[..., AppTest]) -> None:
+    text = page_text(lab(preset="confusable", compare="1", b_temperature="0.5"))
+    assert "Setting A: 5 of 6 queries rank a positive first. At temperature 0.1," in text
+    assert "Setting B: 5 of 6 queries rank a positive first. At temperature 0.5," in text
+
+
 def test_the_count_of_first_ranks_does_not_depend_on_weights_or_the_denominator(lab: Callable[..., AppTest]) -> None:
     weights = {"hardness": "in_batch_negatives", "hardness_strength": "10", "symmetric": "0"}
     for parameters in ({}, weights, {"debiased_prior": "0.2"}, {"decoupled": "1"}):

@@ -250,7 +250,8 @@ class Board {
     const isRepeated = isSide ? (anchors === "queries" ? isSameQuery : isSameDocument) : answers;
     const isFalseNegative = i !== j && isRepeated && positive[anchor] && !isPositive;
     const out = candidates[anchor][candidate] ? "" : this.result[anchors].masked[anchor][candidate] ? "masked" : "out";
-    return [mark, isFalseNegative ? "copy" : "", out].join(" ");
+    const isReworded = !isSide && batch.false_negatives.some(([query, document]) => query === i && document === j);
+    return [mark, isFalseNegative ? "copy" : isReworded ? "reworded" : "", out].join(" ");
   }
 
   // Lessons show fewer matrices, and of the numbers the loss alone.

@@ -28,7 +28,7 @@ const KINDS = {
 // What the marks of a cell mean, by CSS class.
 const MARKS = {
   pair: "positive pair", negative: "negative pair", positive: "another positive",
-  copy: "repeated text: false negative", out: "excluded", masked: "excluded by the false-negative mask",
+  copy: "repeated text: false negative", reworded: "same answer in other words: false negative", out: "excluded", masked: "excluded by the false-negative mask",
 };
 
 class Panel {
