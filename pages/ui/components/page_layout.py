@@ -247,7 +247,7 @@ def select(name: str, value: str) -> None:
             st.toast("The dataset and the encoder are those of the run.")
     elif name == "dataset" and _is_of_other_data(st.query_params.get("run") or saved_context().run_id, value):
         choices["run"] = NO_RUN
-        st.toast("No run is selected now: the run was trained on another dataset.")
+        st.toast("The run is no longer selected, since it was trained on another dataset.")
     st.session_state.setdefault("context", {}).update(choices)
     _write_choices(choices)
 
