@@ -177,8 +177,8 @@ def _draw_choice(
     context[name] = value
     if fixed is not None:
         st.session_state[name] = fixed
-        about = f"The {name} of the selected run. To use another one, select no run."
-        st.selectbox(f"{name.capitalize()} of the run", [fixed], key=name, help=about)
+        about = f"The selected run was trained with this {name}. To use another one, select {NO_RUN} as run."
+        st.selectbox(f"{name.capitalize()} (set by the run)", [fixed], key=name, help=about)
         return exists
     st.session_state[name] = value
     st.selectbox(
