@@ -64,7 +64,7 @@ with display.show_errors():
     if len(clicked):
         st.caption(pair_matrix.pair_sentence(data, clicked))
     elif len(ten):
-        st.caption(geometry.pairs_sentence(data, ten))
+        st.caption(geometry.pairs_sentence(data, rows, ten))
 
     if len(selected):
         selection.draw_texts(data, selected, selection.selected_title(selected, words, lassoed))

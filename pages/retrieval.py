@@ -39,7 +39,7 @@ with display.show_errors():
         "Your queries": lambda: custom_queries.draw(searched),
         "Scores and labels": lambda: calibration.draw(searched, split, with_cards=shown is not metric_cards.SCORED),
         "HasPositive@k by k": lambda: calibration.draw_hits(searched),
-        "Ten sentences": lambda: ten_sentences.draw(searched),
+        "Similarity of ten sentences": lambda: ten_sentences.draw(searched),
     }
     with tabs:
         display.tabs(parts, **url.bound(search.PART, parts))

@@ -153,8 +153,8 @@ def plan_warnings(config: BatchingConfig, dataset: PairDataset) -> list[str]:
     name = "neighbors" if config.strategy == "nearest" else "shingle_neighbors"
     if requested > texts - 1 and name in config.model_fields_set:
         warnings.append(
-            f"{name} is {requested:,}, and the rows have only {texts:,} distinct {sides}: "
-            "each is compared with all others"
+            f"{name} is {requested:,}, but the rows have only {texts:,} distinct {sides}, so each of them is compared "
+            "with all others"
         )
     if config.strategy == "clusters" and (clusters := cluster_count(config.clusters, texts)) < config.clusters:
         warnings.append(f"clusters is {config.clusters:,}, and there are only {texts:,} texts, so it is {clusters:,}")

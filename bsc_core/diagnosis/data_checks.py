@@ -106,7 +106,7 @@ def label_direction(run: RunEvidence) -> Findings:
     signal = run.label_signal(run.train)
     if signal > OPPOSITE_LABELS:
         return
-    about = "agreement of training labels and cosines before training, -1 to 1"
+    about = "rank agreement of labels and cosines before training (1: high labels have high cosines, -1: the opposite)"
     evidence = (Evidence(about, signal, f"above {OPPOSITE_LABELS:g}"),)
     closer = run.pair_signal(run.train)
     if closer < CLOSE_POSITIVES:
@@ -118,13 +118,13 @@ def label_direction(run: RunEvidence) -> Findings:
             "Reverse the labels in the file (highest label - label), so that 1 means similar.",
         )
         return
-    about = "pairs with high labels compared with random pairs (1: all closer, -1: all farther)"
+    about = "pairs with high labels against random pairs (1: all are closer, 0: no difference, -1: all are farther)"
     yield Finding(
         "label_direction",
         "info" if run.state == "better" else "warning",
         "Training pairs with low labels are closer than those with high labels: either these negatives are meant to be "
         "hard, or the labels are reversed.",
-        (*evidence, Evidence(about, closer, f"below {CLOSE_POSITIVES:g} if the labels were reversed")),
+        (*evidence, Evidence(about, closer, f"at least {CLOSE_POSITIVES:g}; with reversed labels, less")),
         "Read some pairs of both kinds. Reverse the labels in the file only if high labels mean dissimilar texts.",
     )
 

@@ -113,14 +113,15 @@ def add_negatives(
     rows = triplets
     if not config.as_triplets:
         rows = with_negative_rows(dataset, negatives, corpus, oversample=config.oversample)
+    source = "corpus" if corpus is not None else "pairs"
     without = int((negatives < 0).all(axis=1).sum())
     without_note = f"{without:,} pairs have none" if without else ""
     return rows, (
         _pair_stage("positive pairs", dataset),
         Stage("queries", len(candidates.query), (), ""),
-        Stage("documents", len(candidates.document), (), "of the corpus" if corpus is not None else "of the pairs"),
+        Stage("documents", len(candidates.document), (), f"all documents of the {source}"),
         _pair_stage("negatives", triplets, "; ".join(filter(None, (note, without_note)))),
-        _pair_stage("training rows", rows, _label_note(rows)),
+        _pair_stage("training rows", rows, _label_note(rows, len(dataset))),
     )
 
 
@@ -218,7 +219,8 @@ def _by_rank(dataset: PairDataset, candidates: Candidates, unit: Vectors, config
         result[queries] = at_ranks(ranked, excluded, candidates.available[queries], ranks)
     clipped = int((ranks > candidates.available[:, None]).any(axis=1).sum())
     last = int(candidates.available.max())
-    note = "at the ranks " + ", ".join(f"{rank:,}" for rank in ranks[:8]) + (" and on" if len(ranks) > 8 else "")
+    note = "the documents at the ranks " + ", ".join(f"{rank:,}" for rank in ranks[:8])
+    note += " and so on" if len(ranks) > 8 else ""
     if clipped:
         note += (
             f"; {clipped:,} queries have fewer documents (at most {last:,}) than some of these ranks and get the least "
@@ -246,7 +248,7 @@ def _hardest(dataset: PairDataset, candidates: Candidates, unit: Vectors, config
         if depth == len(candidates.document):
             break
         waiting, depth = np.concatenate(short), min(8 * depth, len(candidates.document))
-    return result, f"the nearest at least {config.margin:g} below the positive"
+    return result, f"the nearest documents whose cosine is at least {config.margin:g} below that of the positive"
 
 
 def mine_pairs(
@@ -373,10 +375,13 @@ def _window(
     return mined.negatives[candidates.query_of_row], note
 
 
-def _label_note(rows: PairDataset) -> str:
+def _label_note(rows: PairDataset, pairs: int) -> str:
+    """Return the number of positive and negative rows, and whether the positive `pairs` are repeated."""
     if rows.negative is not None:
         return "each with a negative"
-    return f"{int(rows.positive.sum()):,} positive, {int((~rows.positive).sum()):,} negative"
+    positive, negative = int(rows.positive.sum()), int((~rows.positive).sum())
+    repeated = f" ({pairs:,} pairs, repeated until there are as many as negative rows)" if positive > pairs else ""
+    return f"{positive:,} positive{repeated}, {negative:,} negative"
 
 
 def _pair_stage(name: str, rows: PairDataset, note: str = "") -> Stage:

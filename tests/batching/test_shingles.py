@@ -187,6 +187,6 @@ def test_settings_that_exceed_the_data_give_warnings() -> None:
     many = BatchingConfig(strategy="nearest", neighbors=900, group_size=50)
     assert plan_warnings(many, dataset) == [
         "group_size is 50 and there are 3 rows: no group can reach this size",
-        "neighbors is 900, and the rows have only 3 distinct queries: each is compared with all others",
+        "neighbors is 900, but the rows have only 3 distinct queries, so each of them is compared with all others",
     ]
     assert plan_warnings(BatchingConfig(group_size=2), dataset) == []

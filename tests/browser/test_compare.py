@@ -148,7 +148,7 @@ def test_a_run_outside_the_selected_group_is_opened_and_back_shows_the_group(gro
     outside.update_status(group=None)
     try:
         visit.open("runs")
-        visit.select_option("Group", short_id(GROUP))
+        visit.select_option("Sweep or group", short_id(GROUP))
         heading = visit.page.get_by_role("heading", name=re.compile("4 of 4 runs done$"))
         expect(heading).to_be_visible()
         visit.select_option("Run", "outside-0001")

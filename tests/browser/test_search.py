@@ -132,7 +132,7 @@ def upload_queries(visit, data, task, folder: Path):
 
 
 def check_the_ten_sentences(visit):
-    visit.page.get_by_role("tab", name="Ten sentences").click()
+    visit.page.get_by_role("tab", name="Similarity of ten sentences").click()
     visit.wait()
     maps = visit.page.get_by_role("tabpanel").get_by_test_id("stVegaLiteChart")
     expect(maps).to_have_count(2)

@@ -72,7 +72,7 @@ def launch_sweep(visit, store: RunStore) -> str:
     (group,) = {run.status().group for run in runs}
     cells = {(run.config().loss.temperature, run.config().training.batch_size) for run in runs}
     assert cells == {(first, second) for first in (0.1, 0.05) for second in (32, 16)}
-    expect(page.get_by_role("combobox", name="Group", exact=True)).to_have_value(short_id(group))
+    expect(page.get_by_role("combobox", name="Sweep or group", exact=True)).to_have_value(short_id(group))
     assert {row[1] for row in visit.rows(RUNS)} == {short_id(run.id) for run in runs}
     return group
 
@@ -118,7 +118,7 @@ def resume(visit, store: RunStore, group: str, run: Run) -> Run:
     expect(page.get_by_text(f"resumed from {short_id(run.id)}")).to_be_visible()
     visit.wait(QUESTION)
     (resumed_run,) = [one for one in store.list() if one.id not in known]
-    expect(page.get_by_role("combobox", name="Group", exact=True)).to_have_value(short_id(group))
+    expect(page.get_by_role("combobox", name="Sweep or group", exact=True)).to_have_value(short_id(group))
     expect(page.get_by_role("combobox", name="Run", exact=True)).to_have_value(short_id(resumed_run.id))
     check_link_of_sidebar(visit, resumed_run)
     return resumed_run

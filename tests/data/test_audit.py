@@ -35,7 +35,7 @@ def test_clean_data_has_only_its_label_balance(findings_of):
     [
         (["a,x,1,train"], "train", "Duplicate pairs in train", "warning", [2]),
         (["a,x,0,train"], "train", "Conflicting labels in train", "error", [0, 2]),
-        (["e,x,1,train", "f,x,0,train"], "train", "Positive documents of several queries in train", "warning", [0, 2]),
+        (["e,x,1,train", "f,x,0,train"], "train", "Positives shared by several queries in train", "warning", [0, 2]),
         (["e,e,1,train"], "train", "Texts paired with themselves in train", "warning", [2]),
         (["a,v,1,dev"], "dev", "Queries of dev that are also in train", "error", [2]),
         (["e,x,1,dev"], "dev", "Documents of dev that are also in train", "info", [2]),
@@ -65,7 +65,7 @@ def test_each_fault_is_reported_with_its_rows(findings_of, extra, split, title, 
 
 def test_documents_of_several_queries_are_counted(findings_of):
     findings = findings_of([*CLEAN, "e,x,1,train", "f,x,1,train", "a,x,1,train"])
-    finding = findings["train", "Positive documents of several queries in train"]
+    finding = findings["train", "Positives shared by several queries in train"]
     assert finding.code == "repeated_documents"
     assert finding.rows.tolist() == [0, 2, 3, 4]
     assert "1 document are" not in finding.detail
@@ -73,7 +73,7 @@ def test_documents_of_several_queries_are_counted(findings_of):
 
 
 def test_a_pair_that_is_repeated_is_no_document_of_several_queries(findings_of):
-    assert ("train", "Positive documents of several queries in train") not in findings_of(
+    assert ("train", "Positives shared by several queries in train") not in findings_of(
         [*CLEAN, "a,x,1,train", "e,x,0,train"]
     )
 

@@ -187,7 +187,7 @@ def test_a_file_with_labels_outside_the_range_is_refused(write):
 
 def test_a_missing_column_is_named_with_the_existing_ones(write):
     path = write("pairs.csv", GOOD)
-    message = r"no column 'answer' for document; the columns are query, document, label; map"
+    message = r"no column 'answer' for document; the columns are 'query', 'document', 'label'; map"
     with pytest.raises(ColumnError, match=message) as caught:
         read_pairs(path, columns=Columns(query="query", document="answer"))
     assert str(caught.value).startswith(str(path))
@@ -223,7 +223,7 @@ def test_a_column_of_lists_is_refused_as_a_text(write):
 
 
 def test_a_corpus_of_unknown_columns_is_refused(write):
-    with pytest.raises(ColumnError, match=r"no column looks like the document; the columns are a, b; name it"):
+    with pytest.raises(ColumnError, match=r"no column looks like the document; the columns are 'a', 'b'; rename it"):
         read_corpus(write("corpus.csv", "a,b\n1,2\n"))
 
 

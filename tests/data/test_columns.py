@@ -47,7 +47,7 @@ def test_a_label_column_of_words_is_refused():
 
 def test_several_columns_of_negatives_are_refused_unless_one_is_named(write):
     path = write("tuples.csv", "query,document,negative_1,negative_2\nhow are you,fine,soup,bread\n")
-    with pytest.raises(ColumnError, match="negative_1, negative_2 look like negatives, but a row has one negative"):
+    with pytest.raises(ColumnError, match="'negative_1', 'negative_2' look like negatives, but a row has one negative"):
         read_pairs(path)
     pairs = read_pairs(path, Columns(query="query", document="document", negative="negative_2"))
     assert pairs.texts.take(pairs.negative) == ["bread"]
@@ -59,7 +59,8 @@ def test_nli_class_names_are_guessed_as_classes():
 
 
 def test_unknown_names_are_listed():
-    with pytest.raises(ColumnError, match="like the query or the document; the columns are left, right; name them"):
+    message = "like the query or the document; the columns are 'left', 'right'; rename them"
+    with pytest.raises(ColumnError, match=message):
         guess_columns(["left", "right"])
     with pytest.raises(ColumnError, match="no column looks like the document; "):
         guess_columns(["query", "other"])
@@ -67,7 +68,7 @@ def test_unknown_names_are_listed():
 
 def test_a_file_without_a_header_is_refused(write):
     path = write("pairs.csv", "How do I boil rice?,Rinse it first.\nWhy does it rain?,Clouds cool.\n")
-    with pytest.raises(ColumnError, match="the columns are How do I boil rice"):
+    with pytest.raises(ColumnError, match="the columns are 'How do I boil rice"):
         read_pairs(path)
 
 
@@ -81,7 +82,7 @@ def test_long_and_many_names_are_shortened():
 def test_corpus_columns_are_guessed():
     assert guess_corpus_columns(["doc_id", "title", "text"]) == CorpusColumns(document="text", document_id="doc_id")
     assert guess_corpus_columns(["id", "passage"]) == CorpusColumns(document="passage", document_id="id")
-    with pytest.raises(ColumnError, match="the columns are left, right"):
+    with pytest.raises(ColumnError, match="the columns are 'left', 'right'"):
         guess_corpus_columns(["left", "right"])
 
 

@@ -34,7 +34,8 @@ from tests.helpers.waiting import PATIENCE_SECONDS, wait_for_task
 
 PRESET = PRESETS["recommended"].values
 BATCH_SIZE = PRESET["training"]["batch_size"]
-COLLISIONS = "collisions: pairs of rows in a batch where a positive counts as a negative"
+COLLISIONS = "collisions: pairs of rows in a batch with a false negative that is known from the data"
+LIKELY = "likely false negatives in batches: closer to the query than its positive, or known from the data"
 
 
 @pytest.fixture
@@ -55,6 +56,7 @@ def test_two_strategies_are_compared(visit: Callable[..., AppTest], dataset: str
     app = visit("batches", dataset=dataset, encoder=str(tiny_encoder))
     assert not app.exception
     assert app.table[0].value.columns.tolist()[1:] == ["random", "nearest"]
+    assert "**nearest**: Groups of nearest neighbors" in page_text(app)
     assert "(random)" in page_text(app)
     assert "Pinned pair" in page_text(app)
 
@@ -72,7 +74,7 @@ def test_the_table_shows_the_statistics_of_the_plan(dataset: str, tiny_encoder: 
     assert shown["queries with a negative closer than the positive"] == formatting.percent(hardness.closer_share)
     assert int(shown[COLLISIONS].split(" ")[0]) == hardness.collisions
     likely = int(hardness.batch_likely_false_negatives.sum())
-    assert shown["likely false negatives in batches"] == formatting.count(likely)
+    assert shown[LIKELY] == formatting.count(likely)
 
 
 def test_the_title_of_a_matrix_counts_collisions_and_their_cells() -> None:

@@ -336,7 +336,7 @@ def test_sentences_name_the_direction_of_each_difference(finished, another, monk
     view = view_of(1, -1, -1)
     base = view.base.name
     headline = metrics_table.headline(view, metrics_table.significances(view, "mrr"))
-    assert headline == f"MRR on dev: 1 of 3 runs significantly better and 2 worse than {base}"
+    assert headline == f"MRR on dev: compared with {base}, 1 of 3 runs is significantly better and 2 are worse"
     assert metrics_table.difference_sentence("new", view, "yes, better: +0.040 (p = 0.01)") == (
         f"**new** is significantly better than {base.replace('_', chr(92) + '_')}: +0.040 (p = 0.01)"
     )

@@ -96,6 +96,12 @@ def test_an_unreadable_file_is_an_error_with_its_reason(
     assert any(reason in element.value for element in app.text)
 
 
+def test_a_file_of_one_column_is_an_error_without_config_syntax(runs: RunStore, tmp_path: Path) -> None:
+    (message,) = (element.value for element in import_rows(tmp_path / "one.csv", "just one column", ["a", "b"]).text)
+    assert "one.csv: the file has only 1 column ('just one column'), but a row needs a query and a document" in message
+    assert "{" not in message
+
+
 def test_an_error_names_an_uploaded_file_as_the_user_did(runs: RunStore) -> None:
     path = uploads.save_file("my pairs.tsv", b"query;document\na;b\n")
     (message,) = (element.value for element in import_paths(path).text)

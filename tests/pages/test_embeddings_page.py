@@ -42,7 +42,7 @@ def test_a_run_shows_two_maps_and_the_neighbors_they_preserve(visit: Callable[..
     assert not app.exception
     assert picture(app)["names"] == ["Before training", "After training"]
     assert not picture(app)["moving"]
-    assert "are also nearest on the map" in page_text(app)
+    assert "are also among its 10 nearest on the map" in page_text(app)
     assert "neighbors changed most" in page_text(app)
     data = map_data(mapped)
     pairs = geometry.ten_pairs(data, data.sample(map_view.TEXT_LIMITS[0]))
@@ -52,7 +52,7 @@ def test_a_run_shows_two_maps_and_the_neighbors_they_preserve(visit: Callable[..
     expected = " and ".join(
         f"{distance:.3f} ({when} training)" for distance, when in zip(distances, ("before", "after"), strict=True)
     )
-    assert f"the median cosine distance of these pairs is {expected}." in page_text(app)
+    assert f"The median cosine distance of only these pairs is {expected}." in page_text(app)
 
 
 def test_the_text_whose_neighbors_are_listed_is_marked_on_the_map(visit: Callable[..., AppTest], mapped: Run) -> None:

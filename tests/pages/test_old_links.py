@@ -6,6 +6,7 @@ import pytest
 
 from bsc_core.config import make_config
 from bsc_core.data.sample_data import sample_config
+from bsc_core.evaluation.retrieval.failures import Cause
 from bsc_core.runs import Run, RunStore
 from pages.ui.batches import plan_figures
 from pages.ui.components import navigation
@@ -28,13 +29,19 @@ def test_renamed_batch_settings_and_strategies_are_selected(runs: RunStore, tiny
 
 
 def test_an_old_cause_of_retrieval_errors_has_its_new_name() -> None:
-    old = "the top document has no label for this query · 11"
-    assert navigation._current_value("retrieval.causes.key.dev", old) == "unlabeled document ranked first · 11"
+    for old in ("the top document has no label for this query", "unlabeled document ranked first"):
+        new = navigation._current_value("retrieval.causes.key.dev", f"{old} · 11")
+        assert new == f"{Cause.UNJUDGED} · 11"
 
 
 def test_an_old_statistic_of_batches_has_its_new_name() -> None:
     assert navigation._current_value("batches.measure", "groups in a single batch") in plan_figures.EPOCH_STATISTICS
     assert navigation._current_value("batches.measure", plan_figures.CLOSER) == plan_figures.CLOSER
+
+
+def test_the_old_tab_of_a_sweep_has_its_new_name() -> None:
+    assert navigation._current_value("runs.sweep.part", "Parallel coordinates") == "Metric by setting"
+    assert navigation._current_value("runs.sweep.part", "Curves") == "Curves"
 
 
 def test_the_lab_reads_its_old_parameters(runs: RunStore) -> None:
@@ -77,6 +84,7 @@ def test_a_setting_is_selected_by_its_config_key(runs: RunStore, name: str) -> N
         ("Gold by cut-off", "HasPositive@k by k"),
         ("Hits by cutoff", "HasPositive@k by k"),
         ("Win and loss", "Results"),
+        ("Ten sentences", "Similarity of ten sentences"),
     ],
 )
 def test_a_renamed_tab_opens(finished: Run, old: str, new: str) -> None:

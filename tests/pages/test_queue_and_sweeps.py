@@ -225,7 +225,8 @@ def add_results(run: Run, trained: Run, loss_of_mrr: float, *, other_data: bool 
     run.update_status(metric_best=float(queries["mrr"].mean()))
 
 
-NO_CLEAR_BEST = "No clear best setting: Temperature 0.5 (highest mean) against Temperature 0.05"
+NO_CLEAR_BEST = "No setting is clearly best. Temperature 0.5 has the highest mean MRR, "
+NEXT = "Temperature 0.05, the next best"
 
 
 @pytest.mark.parametrize(
@@ -233,11 +234,11 @@ NO_CLEAR_BEST = "No clear best setting: Temperature 0.5 (highest mean) against T
     [
         (
             False,
-            f"{NO_CLEAR_BEST}: MRR +0.100 [+0.000, +0.300], p = 1.",
+            f"The difference from {NEXT}, is +0.100 [+0.000, +0.300], p = 1.",
         ),
         (
             True,
-            f"{NO_CLEAR_BEST}: not compared, the runs were evaluated on different dev",
+            f"It is not compared with {NEXT}: the runs were evaluated on different dev",
         ),
     ],
 )
@@ -247,7 +248,9 @@ def test_the_best_setting_is_compared_with_the_next_one(
     for run, loss_of_mrr in zip(sweep, (0.4, 0.4, 0.0), strict=False):
         add_results(run, trained, loss_of_mrr, other_data=other_data and loss_of_mrr > 0)
     for name in ("Settings", "Best setting"):
-        assert sentence in page_text(open_tab(name))
+        text = page_text(open_tab(name))
+        assert f"{NO_CLEAR_BEST}1.000" in text
+        assert sentence in text
     assert "These settings have 1 and 2 finished runs." in page_text(open_tab("Settings"))
     assert "Temperature 0.5: MRR 1.000 [1.000, 1.000] over 1 of 2 seeds" in page_text(open_tab("Best setting"))
     rows = open_tab("Settings").dataframe[-1].value.to_dict("records")
@@ -259,18 +262,25 @@ def test_the_best_setting_is_compared_with_the_next_one(
 def test_settings_without_stored_results_have_no_interval(sweep: list[Run]) -> None:
     app = open_tab("Settings")
     assert app.dataframe[-1].value["95% interval"].tolist() == ["no interval"] * 2
-    assert f"{NO_CLEAR_BEST}: not compared, run " in page_text(app)
+    assert NO_CLEAR_BEST in page_text(app)
+    assert f"It is not compared with {NEXT}: run " in page_text(app)
 
 
 def test_the_best_setting_is_better_only_if_that_is_significant() -> None:
     gains = np.linspace(0.01, 0.03, 40)
-    above = sweep_view.best_sentence(compare(np.zeros(40), gains, seed=0), "cold", "warm", "MRR")
-    assert above.startswith("Best setting: cold, MRR +0.020 [+0.0")
-    assert above.endswith("p < 0.001 against the next, warm.")
-    one = sweep_view.best_sentence(compare([0.1], [0.3], seed=0), "cold", "warm", "MRR")
-    assert one == "No clear best setting: cold (highest mean) against warm: there is one query."
-    same = sweep_view.best_sentence(compare(gains, gains, seed=0), "cold", "warm", "MRR")
-    assert same == "No clear best setting: cold (highest mean) against warm: no query differs."
+    above = sweep_view.best_sentence(compare(np.zeros(40), gains, seed=0), "cold", "warm", "MRR", 0.02, 0.01)
+    values = "It has the highest mean MRR, 0.020 (0.010 before training)."
+    assert above.startswith(
+        f"cold is the best setting. {values} The difference from warm, the next best, is +0.020 [+0.0"
+    )
+    assert above.endswith(", p < 0.001.")
+    unclear = (
+        "No setting is clearly best. cold has the highest mean MRR, 0.300. The difference from warm, the next best"
+    )
+    one = sweep_view.best_sentence(compare([0.1], [0.3], seed=0), "cold", "warm", "MRR", 0.3)
+    assert one == f"{unclear}, is not tested: there is only one query."
+    same = sweep_view.best_sentence(compare(gains, gains, seed=0), "cold", "warm", "MRR", 0.3)
+    assert same == f"{unclear}, is not tested: no query differs."
 
 
 def test_the_curves_of_all_runs_share_one_figure(sweep: list[Run]) -> None:

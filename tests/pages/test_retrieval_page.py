@@ -60,6 +60,25 @@ def test_without_a_run_one_or_two_encoders_are_searched(runs: RunStore, tiny_enc
     assert "No query changed its rank on the right." in page_text(app)
 
 
+def test_a_selected_row_of_the_queries_with_another_rank_searches_for_its_query(
+    finished: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def other_ranks(search: search_ui.Search) -> list[np.ndarray]:
+        count = len(search.task.query)
+        return [np.full(count, 2), np.arange(1, count + 1)]
+
+    monkeypatch.setattr(search_ui, "_ranks", other_ranks)
+    app = open_page("retrieval", run=finished.id)
+    [table] = [frame for frame in app.dataframe if "Query" in frame.value and "Rank, Before training" in frame.value]
+    states = app._tree.get_widget_states()
+    value = json.dumps({"selection": {"rows": [1], "columns": [], "cells": []}})
+    states.widgets.add(id=table.proto.id, string_value=value)
+    app._run(states)
+    assert not app.exception
+    assert app.text_input(key="retrieval.query").value == table.value["Query"][1]
+    assert app.session_state["retrieval.part"] == search_ui.RESULTS
+
+
 def test_the_query_of_an_earlier_visit_is_kept(finished: Run) -> None:
     app = open_page("retrieval", run=finished.id, **{"retrieval.query": "soup and bread"})
     del app.query_params["retrieval.query"]
@@ -226,7 +245,7 @@ def test_a_typed_query_is_encoded_with_both_models(finished: Run) -> None:
     assert "its relevant documents are unknown" in page_text(app)
     assert re.search(r"not among the \d+ dev queries of the dataset", page_text(app))
     assert "; the metrics are those of the dev queries only." in page_text(app)
-    shares = r"average [0-9.]+% of the words of the query, those of the right list [0-9.]+%"
+    shares = r"on average: [0-9.]+% in the left list, [0-9.]+% in the right list"
     assert re.search(shares, page_text(app))
 
 
@@ -246,10 +265,10 @@ def test_fewer_words_of_the_query_after_training_are_explained_by_the_negatives(
     hits = [ranks.Hit(0, text, 0.5, False, 1) for text in ("bake bread", "eat soup")]
     results = search_ui.Results([hits[0]], [hits[1]], frozenset(), 0)
     note = search_ui.words_note(search, "bake rolls", results)
-    assert "left list contain on average 50% of the words of the query, those of the right list 0%" in note
-    assert "Negatives of the training rows contain 30% of the words of their query, positives 10%" in note
+    assert "of the query's words a document contains, on average: 50% in the left list, 0% in the right list" in note
+    assert "negatives contain more words of their query (30%) than positives (10%)" in note
     unchanged = search_ui.Results([hits[0]], [hits[0]], frozenset(), 0)
-    assert "Negatives" not in search_ui.words_note(search, "bake rolls", unchanged)
+    assert "negatives" not in search_ui.words_note(search, "bake rolls", unchanged)
     assert search_ui.words_note(search, "…", results) == ""
 
 
@@ -417,11 +436,11 @@ def test_invalid_lines_are_reported(finished: Run, bad: str) -> None:
     assert "pasted lines: " in "".join(element.value for element in app.text)
 
 
-@pytest.mark.parametrize("part", ["Scores and labels", "HasPositive@k by k", "Ten sentences"])
+@pytest.mark.parametrize("part", ["Scores and labels", "HasPositive@k by k", "Similarity of ten sentences"])
 def test_every_tab_has_its_figure(finished: Run, part: str) -> None:
     app = open_tab(finished, part)
     assert not app.exception
-    assert len(app.get("vega_lite_chart")) == (2 if part == "Ten sentences" else 1)
+    assert len(app.get("vega_lite_chart")) == (2 if part == "Similarity of ten sentences" else 1)
 
 
 def test_the_calibration_includes_every_pair_of_both_models(search: search_ui.Search) -> None:

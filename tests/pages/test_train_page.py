@@ -419,11 +419,11 @@ def test_the_time_of_the_preset_is_shown_until_more_than_loss_batches_and_epochs
 
     app = open_page("train")
     first = estimate()
-    assert "on two CPU cores of another machine. " in first
+    assert "estimated from another computer (two CPU cores). " in first
     app.selectbox(key="train.loss.name").set_value("mnrl").run()
-    assert "of another machine, with the recommended loss and batches. " in estimate()
+    assert "another computer (two CPU cores), and from the recommended loss and batches. " in estimate()
     app.number_input(key="train.training.epochs").set_value(30).run()
-    assert estimate().split(" on ")[0] != first.split(" on ")[0]
+    assert estimate().split(", estimated")[0] != first.split(", estimated")[0]
     app.number_input(key="train.training.batch_size").set_value(8).run()
     assert "No estimate yet" in estimate()
 

@@ -68,8 +68,8 @@ def guess_columns(
     query, document = query or guessed[0], document or guessed[1]
     missing = [role for role, column in (("query", query), ("document", document)) if column is None]
     if query is None or document is None:
-        example = 'name them, such as columns = {query = "...", document = "..."}'
-        raise _no_column(" or the ".join(missing), names, example)
+        fix = 'rename them in the file, or name them in the config: columns = {query = "...", document = "..."}'
+        raise _no_column(" or the ".join(missing), names, fix)
     label, class_label = _guess_label(known, examples or {})
     class_label = class_label or known.get("classlabel")  # as `bsc convert` names it
     others = {role: _first(known, wanted) for role, wanted in OTHER_ROLES.items()}
@@ -135,7 +135,8 @@ def guess_corpus_columns(names: Sequence[str], examples: Examples | None = None)
     known = _by_plain_name(names)
     document = _joined(known, DOCUMENT_PARTS) or _first(known, CORPUS_DOCUMENT)
     if document is None:
-        raise _no_column("document", names, 'name it, such as corpus_columns = {document = "..."}')
+        fix = 'rename it in the file, or name it in the config: corpus_columns = {document = "..."}'
+        raise _no_column("document", names, fix)
     return CorpusColumns(document=document, document_id=_first(known, CORPUS_ID))
 
 
@@ -166,7 +167,8 @@ def guess_sentence_columns(names: Sequence[str], given: ExamplesConfig) -> Sente
     text = given.text or _first(known, SENTENCE, other_than=label)
     if text is None or label is None:
         field, what = ("text", "sentence") if text is None else ("class_label", "class")
-        raise _no_column(what, names, f'name it, such as data.examples.{field} = "..."')
+        fix = f'rename it in the file, or name it in the config: data.examples.{field} = "..."'
+        raise _no_column(what, names, fix)
     if label in as_names(text):
         raise ColumnError(f"column {label!r} is used as text and as class_label; change one of them")
     split = _first(known, SPLIT) if given.split is None else given.split or None
@@ -245,5 +247,5 @@ def _no_column(role: str, names: Sequence[str], suggestion: str) -> ColumnError:
 
 
 def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(name if len(name) <= 40 else name[:39] + "…" for name in names[:30])
+    shown = ", ".join(f"'{name if len(name) <= 40 else name[:39] + '…'}'" for name in names[:30])
     return shown + (f" and {len(names) - 30} more" if len(names) > 30 else "")

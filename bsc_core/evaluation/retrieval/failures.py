@@ -33,7 +33,7 @@ class Cause(StrEnum):
     NEAR_QUERY = "relevant document of a nearly equal query ranked first"
     TIE = "tied with the relevant document"
     WORDS = "document with more words of the query ranked first"
-    UNJUDGED = "unlabeled document ranked first"
+    UNJUDGED = "first document has no label for this query"
 
 
 @dataclass(frozen=True)

@@ -55,8 +55,8 @@ def _draw_group_figures(batch: BatchView, groups: Groups, config: BatchingConfig
     figure = group_figures.group_figure(table, columns=4, size=104)
     display.figure(figure, name="groups", alt=alt, data=table, key="batches.groups")
     st.caption(
-        "The distance from the center is 1 minus the cosine; the direction has no meaning. A neighbor with the same "
-        "text is in the center, too."
+        "The center is the anchor of a group. The distance of a neighbor from it is 1 minus their cosine; the "
+        "direction has no meaning. A neighbor with the text of the anchor is in the center, too."
     )
 
 

@@ -19,7 +19,7 @@ from bsc_core.presets.catalog import PRESETS, suggested
 from bsc_core.presets.suitable_losses import shape_of
 from pages.ui.batches.plans import RUN_PLANS, PlanRequest
 from pages.ui.batches.source import BatchSource
-from pages.ui.components import page_layout, url
+from pages.ui.components import config_form, page_layout, url
 from pages.ui.components.glossary import TERMS, help_text
 from pages.ui.new_run.config_summary import SOURCES, batching_fields
 from pages.ui.runs.actions import SECTIONS, saved_dataset_key
@@ -154,7 +154,7 @@ def _default(key: str, value: Any) -> Any:
 
 
 def _select_strategies(source: BatchSource, strategy: str) -> list[str]:
-    """Draw the choice of strategies, at first the saved plans of the run or `strategy`, and random."""
+    """Draw the choice of strategies, at first the saved plans of the run or `strategy`, and random, with hints."""
     known = [name for name in ORDER if name in STRATEGIES]
     saved = [RUN_PLANS] if source.saved_plans() else []
     default = list(dict.fromkeys([*(saved or [strategy]), "random"]))
@@ -166,7 +166,10 @@ def _select_strategies(source: BatchSource, strategy: str) -> list[str]:
         help=help_text("strategy"),
         **url.bound(STRATEGIES_KEY, [*saved, *known]),
     )
-    return [name for name in [*known, *saved] if name in (selected or default[:1])] or ["nearest"]
+    names = [name for name in [*known, *saved] if name in (selected or default[:1])] or ["nearest"]
+    described = {name: config_form.describe_value("batching", "strategy", name) for name in names if name != RUN_PLANS}
+    st.caption("  \n".join(f"**{name}**: {text}" for name, text in described.items()))
+    return names
 
 
 def _config(name: str, group_size: int, more: dict[str, Any]) -> BatchingConfig:

@@ -28,6 +28,8 @@ CLOSER = "queries with a negative closer than the positive"
 NEAREST = "median cosine of the hardest negative"
 COLLISIONS = "collisions"
 LIKELY = "likely false negatives in batches"
+ABOUT_LIKELY = "closer to the query than its positive, or known from the data"
+ABOUT_COLLISIONS = "pairs of rows in a batch with a false negative that is known from the data"
 INTACT = "groups that are complete in one batch"
 FACTS = {  # fact -> its label, where this is not its key
     "as_exact": "share of sampled groups as good as with exact search",
@@ -74,8 +76,8 @@ def comparison_table(stats: StatsByName) -> pd.DataFrame:
     lines: dict[str, Callable[[PlanStats], str]] = {
         CLOSER: lambda one: formatting.percent(one.hardness.closer_share),
         NEAREST: lambda one: formatting.metric(_median(one.hardness.hardest)),
-        LIKELY: lambda one: formatting.count(int(one.hardness.batch_likely_false_negatives.sum())),
-        f"{COLLISIONS}: pairs of rows in a batch where a positive counts as a negative": _collisions,
+        f"{LIKELY}: {ABOUT_LIKELY}": lambda one: formatting.count(int(one.hardness.batch_likely_false_negatives.sum())),
+        f"{COLLISIONS}: {ABOUT_COLLISIONS}": _collisions,
         "groups of 2 or more rows": _groups,
         **({INTACT: lambda one: formatting.percent(one.hardness.intact, why="no groups")} if has_groups else {}),
         "batches": lambda one: formatting.count(len(one.positions)),

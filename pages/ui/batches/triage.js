@@ -93,7 +93,7 @@ export default function ({ data, parentElement, setStateValue }) {
       ? `press Update the plans for the next of ${data.more.toLocaleString("en")} further suspects.`
       : "press Update the plans, then Train with this plan.";
     const all = decided < pairs.length ? "" : ` All ${pairs.length} pairs of this list are decided: ${next}`;
-    const of = data.more ? `the ${pairs.length} likeliest of ${total}` : pairs.length;
+    const of = data.more ? `${pairs.length} (the likeliest of ${total} suspected pairs)` : pairs.length;
     progress.textContent = `Pair ${state.at + 1} of ${of} · ${decided} decided in this list. ${state.message}${all}`;
     bar.value = decided;
     reasons.replaceChildren(...pair.reasons.map((reason) => element("span", {}, reason)),

@@ -49,6 +49,8 @@ def draw_intervals(view: ComparisonView) -> None:
     display.figure(figure, alt=alt, name=f"compare.intervals.{view.metric}", data=table)
     for setting in view.others:
         st.caption(difference_sentence(display.escaped(setting.name), view, verdicts[setting.key]))
+    if len(view.others) > 1:
+        st.caption("Corrected: these p-values are corrected for the number of settings that are compared (Holm).")
     if others := _other_metrics(view, verdicts):
         st.caption(display.escaped(others))
     if any(_disagrees(comparison, p) for comparison, p in _comparisons(view, view.metric).values()):
@@ -98,9 +100,11 @@ def headline(view: ComparisonView, verdicts: dict[str, str]) -> str:
         noun = "run" if is_run else "setting"
         if not found:
             return f"{metric}: no {noun} differs significantly from {base}"
-        first, *others = found
-        rest = "".join(f" and {count} {word}" for word, count in others)
-        return f"{metric}: {first[1]} of {len(verdicts)} {noun}s significantly {first[0]}{rest} than {base}"
+        (word, number), *others = found
+        rest = "".join(f" and {count} {'is' if count == 1 else 'are'} {other}" for other, count in others)
+        is_or_are = "is" if number == 1 else "are"
+        many = f"{number} of {len(verdicts)} {noun}s {is_or_are} significantly {word}"
+        return f"{metric}: compared with {base}, {many}{rest}"
     (other,) = view.others
     verdict = verdicts[other.key]
     if not verdict.startswith("yes"):
@@ -201,8 +205,8 @@ def draw_table(view: ComparisonView) -> None:
     if resampled != "queries" and single:
         few += f" With one seed, so without differences between seeds: {display.escaped(', '.join(single))}."
     st.caption(
-        f"Brackets: 95% bootstrap intervals over {resampled}.{few}{corrected} If no metric had a true difference, "
-        "about one of 20 would still appear significant."
+        f"Brackets: 95% bootstrap intervals over {resampled}.{few}{corrected} Without any true "
+        "difference, about one of 20 tests still appears significant by chance."
     )
 
 

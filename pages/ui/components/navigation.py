@@ -38,7 +38,9 @@ VALUES = {  # current parameter -> its old values -> current values
         "Gold by cut-off": "HasPositive@k by k",
         "Hits by cutoff": "HasPositive@k by k",
         "Win and loss": "Results",
+        "Ten sentences": "Similarity of ten sentences",
     },
+    "runs.sweep.part": {"Parallel coordinates": "Metric by setting"},
     "batches.measure": {"groups in a single batch": "groups that are complete in one batch"},
     "embeddings.way": {"Beside": "Side by side", "Moving": "Animated"},
     "embeddings.color": {"Error": "Search result"},
@@ -54,7 +56,8 @@ CAUSES = {  # old cause of a retrieval error -> current cause
     "ranked first",
     "relevant to a nearly equal query, may be relevant": "relevant document of a nearly equal query ranked first",
     "shares more words with the query than the relevant document": "document with more words of the query ranked first",
-    "the top document has no label for this query": "unlabeled document ranked first",
+    "the top document has no label for this query": "first document has no label for this query",
+    "unlabeled document ranked first": "first document has no label for this query",
 }
 
 

@@ -177,8 +177,8 @@ def _draw_choice(
     context[name] = value
     if fixed is not None:
         st.session_state[name] = fixed
-        about = f"The {name} of the selected run. To use another one, select no run."
-        st.selectbox(f"{name.capitalize()} of the run", [fixed], key=name, help=about)
+        about = f"The selected run was trained with this {name}. To use another one, select {NO_RUN} as run."
+        st.selectbox(f"{name.capitalize()} (set by the run)", [fixed], key=name, help=about)
         return exists
     st.session_state[name] = value
     st.selectbox(
@@ -247,7 +247,7 @@ def select(name: str, value: str) -> None:
             st.toast("The dataset and the encoder are those of the run.")
     elif name == "dataset" and _is_of_other_data(st.query_params.get("run") or saved_context().run_id, value):
         choices["run"] = NO_RUN
-        st.toast("No run is selected now: the run was trained on another dataset.")
+        st.toast("The run is no longer selected, since it was trained on another dataset.")
     st.session_state.setdefault("context", {}).update(choices)
     _write_choices(choices)
 

@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
+from bsc_core import formatting
 from bsc_core.config import ColumnNames, Columns, CorpusColumns, DataConfig, SentenceColumns
 from bsc_core.data import Table, guess_columns, guess_corpus_columns
 from bsc_core.data.schema.columns import as_names, columns_by_texts, guess_text_columns, is_number, label_by_values
@@ -139,15 +140,16 @@ def _start(table: Table, columns: dict[str, Any] | None) -> tuple[Columns, str]:
     if columns:
         return Columns.model_validate(columns), GIVEN
     query, document = guess_text_columns(table.names)
-    title, examples = GUESSED, table.examples(EXAMPLE_ROWS)
+    examples = table.examples(EXAMPLE_ROWS)
     others = columns_by_texts(table.names, examples)
-    if 0 < [query, document].count(None) <= len(others):
-        query, document, title = query or others.pop(0), document or others.pop(0), BY_VALUES
+    missing = [query, document].count(None)
+    if missing > len(others):
+        raise too_few_columns(table, "a query and a document")
+    query, document = query or others.pop(0), document or others.pop(0)
+    title = BY_VALUES if missing else GUESSED
     try:
         guess = guess_columns(table.names, examples, query=query, document=document)
     except ColumnError as error:
-        if query is None or document is None:
-            raise
         st.text(f"{error}.")
         return Columns(query=query, document=document), title
     used = {name for names in guess.model_dump(exclude_none=True).values() for name in as_names(names)}
@@ -156,6 +158,15 @@ def _start(table: Table, columns: dict[str, Any] | None) -> tuple[Columns, str]:
         title += f", and {display.escaped(label)}, a column of a few numbers, as label"
         return guess.model_copy(update={"label": label}), title
     return guess, title
+
+
+def too_few_columns(table: Table, needed: str) -> ColumnError:
+    """Return the error of a file that has no column for each text of a row."""
+    names = ", ".join(f"'{formatting.shorten(name, 40)}'" for name in table.names)
+    return ColumnError(
+        f"{table.source}: the file has only {formatting.plural(len(table.names), 'column')} ({names}), but a row needs "
+        f"{needed}; add the missing column and its name in the header to the file, and import it again"
+    )
 
 
 def unused_labels(table: Table, selected: Mapping[str, ColumnNames | None]) -> list[str]:

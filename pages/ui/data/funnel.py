@@ -28,7 +28,8 @@ def draw(data: DatasetSplits, *, name: str) -> None:
     title = f"{stages[0].count:,} {stages[0].name} became {formatting.plural(len(data.train), f'training {kind}')}"
     figure, alt = dataset.funnel_figure(table, title), "; ".join(stage.sentence() for stage in stages)
     display.figure(figure, name="funnel", key=f"{name}.funnel", alt=alt, data=table)
-    st.caption(display.escaped(" · ".join(f"{stage.name}: {stage.note}" for stage in stages if stage.note)))
+    notes = [f"- {display.escaped(f'{stage.name}: {stage.note}')}" for stage in stages if stage.note]
+    st.caption("\n".join(notes))
     with_examples = {stage.name: stage for stage in stages if stage.examples}
     titles = {step: f"{step} · {formatting.count(stage.count)}" for step, stage in with_examples.items()}
     step = st.pills(

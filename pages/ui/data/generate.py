@@ -181,8 +181,8 @@ def _columns(values: dict[str, Any], key: str) -> dict[str, Any]:
         guess = guess_sentence_columns(table.names, columns)
     except ColumnError as error:
         if len(table.names) < 2:
-            raise
-        st.text(f"{error}.")
+            raise column_mapping.too_few_columns(table, "a sentence and its class") from None
+        st.text(f"{str(error).partition('; the columns are ')[0]}; select the columns below.")
         guess = SentenceColumns(text=table.names[0], class_label=table.names[1])
     table_cell, required = st.container(), ("text", "class_label")
     selected = column_mapping.select_columns(table, guess, (*required, "split"), required=required, key=key)

@@ -153,12 +153,14 @@ def distance_change(data: MapData, rows: np.ndarray) -> str:
     return f"median cosine distance of {formatting.plural(len(pairs), 'positive pair')} of {split}: {values}"
 
 
-def pairs_sentence(data: MapData, pairs: np.ndarray) -> str:
-    """Return `Lines connect 10 positive pairs; their median cosine distance is 0.412 before training, ...`."""
+def pairs_sentence(data: MapData, rows: np.ndarray, pairs: np.ndarray) -> str:
+    """Return which of the positive pairs among `rows` have lines, and the median cosine distance of only these."""
     distances = [f"{median_distance(one, pairs)} ({one.name.lower()})" for one in data.frames]
     several = " and ".join([", ".join(distances[:-1]), distances[-1]] if len(distances) > 1 else distances)
-    number = formatting.plural(len(pairs), "positive pair")
-    return f"Lines connect the texts of {number}; the median cosine distance of these pairs is {several}."
+    total, number = len(_positive_pairs(data, rows)[1]), formatting.plural(len(pairs), "positive pair")
+    if len(pairs) < total:
+        number = f"{len(pairs)} of the {formatting.count(total)} positive pairs"
+    return f"Lines connect the texts of {number}. The median cosine distance of only these pairs is {several}."
 
 
 def _positive_pairs(data: MapData, rows: np.ndarray) -> tuple[str, np.ndarray]:

@@ -326,6 +326,6 @@ def preservation_sentence(data: MapData, layout: map_task.Maps) -> str:
     if len(shares) > 2:
         shares = [", ".join(shares[:-1]), shares[-1]]
     return (
-        f"Of a text's {NEIGHBORS} nearest neighbors in embedding space, {' and '.join(shares)} are also nearest on the "
-        f"map. Cluster sizes and the gaps between clusters mean little.{sampled}"
+        f"Of a text's {NEIGHBORS} nearest neighbors in embedding space, on average {' and '.join(shares)} are also "
+        f"among its {NEIGHBORS} nearest on the map. Cluster sizes and the gaps between clusters mean little.{sampled}"
     )

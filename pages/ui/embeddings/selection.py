@@ -22,6 +22,7 @@ MAX_LISTED = 200
 MAX_COMPARISONS = 50_000_000  # pairs of texts whose cosines the two models compute
 MAX_CHANGED = 20
 NEIGHBORS = 10
+SHARED = f"Shared neighbors (of {NEIGHBORS})"
 NO_TEXTS = np.empty(0, dtype=np.int32)
 SELECTED = "embeddings.selected"  # parameter of the URL
 PAIR = "embeddings.pair"  # parameter of the URL: the ids of a query and a document, see `pair_matrix`
@@ -183,12 +184,15 @@ def draw_texts(data: MapData, ids: np.ndarray, heading: str) -> None:
         "Side": [sides[int(row)] for row in ids],
     }
     if len(data.ends) == 2:
-        columns[f"Shared of {NEIGHBORS}"] = shared_neighbors(data, ids).tolist()
+        columns[SHARED] = shared_neighbors(data, ids).tolist()
     for one in data.ends:
         closest, _ = data.nearest(one, ids, 1)
         texts = [display.fitted(data.dataset.texts[int(row)], TEXT_WIDTH) for row in closest[:, 0]]
         columns[f"Nearest, {one.name.lower()}"] = texts
     widths = {name: TEXT_WIDTH if name == "Text" or name.startswith("Nearest") else 104 for name in columns}
+    config = {name: st.column_config.Column(width=width) for name, width in widths.items()}
+    about = f"How many of the {NEIGHBORS} nearest neighbors of a text are the same with both models."
+    config[SHARED] = st.column_config.Column(width=176, help=about)
     st.header(display.escaped(heading + first), anchor=False)
     names, rows = _names(data, ids), _selected_rows(data, ids)
     linked = st.query_params.get(TEXT)
@@ -204,7 +208,7 @@ def draw_texts(data: MapData, ids: np.ndarray, heading: str) -> None:
         alt=heading,
         height=390,
         row_height=display.TEXT_ROW,
-        column_config={name: st.column_config.Column(width=width) for name, width in widths.items()},
+        column_config=config,
     )
     display.write_url({TEXT: names[rows[0]]} if rows else {}, (TEXT,))
 

@@ -50,7 +50,7 @@ def batches() -> None:
     st.caption(f"Batches of nearest neighbors contain harder negatives than shuffled ones: {pairs}.")
     table = plans.histogram_table(preview["edges"], preview["shares"])
     random, nearest = (formatting.percent(preview["closer_share"][name]) for name in ("random", "nearest"))
-    shares = f"Closer to a negative than to the answer: {random} random, {nearest} nearest"
+    shares = f"Queries that are closer to a negative than to their answer: {random} (random), {nearest} (nearest)"
     alt = f"Histograms of the cosine to the nearest negative under two strategies; {pairs}. {shares}."
     display.figure(plans.hardness_figure(table, height=264), name="start.hardness", alt=alt, title=shares)
     st.space("stretch")
@@ -94,16 +94,26 @@ def _estimate(estimate: CostEstimate | None) -> None:
     if estimate is None:
         st.caption(":material/timer: No time estimate for this machine yet.")
         return
-    where = "on this machine" if estimate.here else "on two CPU cores of another machine"
-    st.caption(f":material/timer: About {formatting.duration(estimate.seconds)} {where}.")
+    st.caption(f":material/timer: {time_sentence(estimate)}")
     if estimate.before is not None and estimate.after is not None:
         name, before = formatting.metric_name(estimate.metric), formatting.metric(estimate.before)
-        label = f"{name} on held-out questions (before: {before})"
+        label = f"Expected {name} after training (before: {before})"
         ends = dict.fromkeys(formatting.metric(value) for value in estimate.after)
         gains = dict.fromkeys(formatting.signed(value - estimate.before) for value in estimate.after)
         st.metric(label, "–".join(ends), "–".join(gains))
         if len(ends) > 1:
-            st.caption("Range over five seeds; other processors give other values in the last digits.")
+            st.caption(
+                "On held-out questions: the range of five runs with different seeds on another computer. On other "
+                "processors, the last digits differ."
+            )
+
+
+def time_sentence(estimate: CostEstimate) -> str:
+    """Return the duration of the recommended run, and where it was measured."""
+    time = f"About {formatting.duration(estimate.seconds)}"
+    if estimate.here:
+        return f"{time}, as in your last run with these settings on this computer."
+    return f"{time}, estimated from another computer (two CPU cores). A first run measures the time on this one."
 
 
 def _settings_table(config: RunConfig) -> list[dict[str, str]]:

@@ -175,10 +175,10 @@ def _time_of_preset(config: RunConfig, factor: float) -> str:
         return ""
     seconds = thumbnails()["run"]["seconds"] * factor * max(1, epochs / preset.training.epochs)
     is_same = (config.loss, config.batching) == (preset.loss, preset.batching)
-    of_preset = "" if is_same else ", with the recommended loss and batches"
+    of_preset = "" if is_same else ", and from the recommended loss and batches"
     return (
-        f"About {formatting.duration(seconds)} on two CPU cores of another machine{of_preset}. A preflight or a first "
-        "run measures it here."
+        f"About {formatting.duration(seconds)}, estimated from another computer (two CPU cores){of_preset}. A "
+        "preflight or a first run measures the time on this one."
     )
 
 

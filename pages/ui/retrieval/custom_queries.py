@@ -14,8 +14,17 @@ from bsc_core.evaluation.retrieval.adhoc_queries import adhoc_task, answer_overl
 from bsc_core.neighbors import TextRows, top_k
 from pages.ui.components import display, run_data, turns, url, users
 from pages.ui.data import uploads
-from pages.ui.retrieval import errors, metric_cards
-from pages.ui.retrieval.search import CACHE_KEY, LINES, MAX_IN_URL, TOP, Search, rank_text, searched_documents
+from pages.ui.retrieval import metric_cards
+from pages.ui.retrieval.search import (
+    CACHE_KEY,
+    LINES,
+    MAX_IN_URL,
+    TOP,
+    Search,
+    rank_text,
+    search_selected,
+    searched_documents,
+)
 
 STUDENT_CHARACTERS = 20_000  # of pasted queries
 SUFFIXES = ["csv", "tsv", "jsonl", "txt", "gz", "parquet"]
@@ -49,7 +58,7 @@ def draw(search: Search) -> None:
     st.dataframe(
         display.fitted_rows(rows, WIDTHS),
         key=key,
-        on_select=lambda: errors.search_selected(key, list(queries.texts)),
+        on_select=lambda: search_selected(key, list(queries.texts)),
         selection_mode="single-row",
         hide_index=True,
         height=min(420, 38 + (display.TEXT_ROW + 1) * len(rows)),

@@ -8,7 +8,7 @@ import streamlit as st
 from bsc_core import formatting
 from bsc_core.evaluation.retrieval.failures import Cause, Failure, find_failures
 from pages.ui.components import display, page_layout, run_data, turns, url, users
-from pages.ui.retrieval.search import CACHE_KEY, Search, rank_text, search_for
+from pages.ui.retrieval.search import CACHE_KEY, Search, rank_text, search_selected
 
 MAX_ERRORS = 200
 ADVICE = {  # what a cause means, and what a user can do about it
@@ -139,10 +139,3 @@ def draw(search: Search, split: str) -> None:
     side = "" if search.single else " on the right"
     st.caption(f"{worst}Sorted by the rank{side}. Select a row to search for its query.")
     display.csv_button(shown, name="retrieval_errors", key="retrieval.failures.data")
-
-
-def search_selected(key: str, queries: list[str]) -> None:
-    """Search for the query of the selected row of a table."""
-    rows = st.session_state[key]["selection"]["rows"]
-    if rows:
-        search_for(queries[rows[0]])

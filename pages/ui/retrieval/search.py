@@ -44,7 +44,7 @@ ModelPair = tuple[run_data.AnyModel, run_data.AnyModel]
 LINES_HELP = (
     " A line connects the same document in both lists; a number is its rank where the other list does not show it."
 )
-RATIO = "by the ratio of the worse to the better rank, among all wins or all losses."
+RATIO = "The largest win and the largest loss are the queries whose rank changed by the largest factor."
 LIST_LENGTH = 160  # characters of a document in a list
 MAX_CHANGED = 100  # listed queries whose rank changed
 CARD_LENGTH = 110  # characters of a text in a card
@@ -144,6 +144,13 @@ def search_for(query: str) -> None:
     """Search for a query and open its results; call it in a callback."""
     _write_query(query)
     st.session_state[PART] = RESULTS
+
+
+def search_selected(key: str, queries: Sequence[str]) -> None:
+    """Search for the query of the selected row of a table."""
+    rows = st.session_state[key]["selection"]["rows"]
+    if rows:
+        search_for(queries[rows[0]])
 
 
 def _write_query(query: str) -> None:
@@ -323,15 +330,15 @@ def words_note(search: Search, query: str, results: Results) -> str:
     if left is None or right is None:
         return ""
     note = (
-        f"Documents of the left list contain on average {formatting.percent(left)} of the words of the query, those of "
-        f"the right list {formatting.percent(right)}."
+        f"How many of the query's words a document contains, on average: {formatting.percent(left)} in the left list, "
+        f"{formatting.percent(right)} in the right list."
     )
     shares = _training_word_shares(search.data.train)
     if right < left and shares is not None and shares[0] < shares[1]:
         note += (
-            f" Negatives of the training rows contain {formatting.percent(shares[1])} of the words of their query, "
-            f"positives {formatting.percent(shares[0])}; training on them can rank documents with the words of the "
-            "query lower."
+            f" In the training rows, negatives contain more words of their query ({formatting.percent(shares[1])}) "
+            f"than positives ({formatting.percent(shares[0])}). A model can learn from this to rank documents with "
+            "words of the query lower."
         )
     return note
 
@@ -376,7 +383,7 @@ def draw_examples(search: Search) -> None:
         query = search.text(search.task.query[position])
         display.plain_text(_card_title(search, title, position), query)
         _draw_query(search, query, f"answers.{title}", TOP_OF_EXAMPLE, position)
-    st.caption(f"The first {TOP_OF_EXAMPLE} documents. ★: relevant document.{LINES_HELP} Largest: {RATIO}")
+    st.caption(f"The first {TOP_OF_EXAMPLE} documents. ★: relevant document.{LINES_HELP} {RATIO}")
     _draw_changed_queries(search)
 
 
@@ -386,7 +393,7 @@ def _draw_card(search: Search, title: str, position: int) -> None:
     document = search.text(search.task.corpus[relevant[0]]) if len(relevant) else "not in the corpus"
     with st.container(horizontal=True, vertical_alignment="center"):
         heading = _card_title(search, f"**{title}**", position)
-        st.caption(heading, help=f"Largest: {RATIO}" if title.startswith("Largest") else None, width="stretch")
+        st.caption(heading, help=RATIO if title.startswith("Largest") else None, width="stretch")
         key = f"retrieval.example.{title}"
         st.button(f"All {TOP} results", key=key, type="tertiary", on_click=search_for, args=(query,))
     st.text(formatting.shorten(query, CARD_LENGTH))
@@ -406,23 +413,28 @@ def _draw_changed_queries(search: Search) -> None:
     better, worse = formatting.plural(int((gain > 0).sum()), "query", "queries"), int((gain < 0).sum())
     st.subheader(f"{better} with a better rank, {worse:,} with a worse one", anchor=False)
     left, right = model_names(search)
+    queries = [search.text(search.task.query[position]) for position in order.tolist()]
     rows = [
         {
             f"Rank, {left}": rank_text(search.results[0].first_rank[position]),
             f"Rank, {right}": rank_text(search.results[1].first_rank[position]),
-            "Query": display.cell(search.text(search.task.query[position])),
+            "Query": display.cell(query),
         }
-        for position in order.tolist()
+        for position, query in zip(order.tolist(), queries, strict=True)
     ]
+    key = f"answers.changed.{search.models[1].key}.{search.models[0].key}.{search.split}"
     st.dataframe(
         rows,
+        key=key,
+        on_select=lambda: search_selected(key, queries),
+        selection_mode="single-row",
         hide_index=True,
-        key="answers.changed",
         column_config={name: st.column_config.Column(width=160) for name in list(rows[0])[:2]},
         alt="Queries with another rank, the largest win first",
     )
-    if len(order) < len(changed):
-        st.caption(f"The {MAX_CHANGED // 2} largest wins and the {MAX_CHANGED // 2} largest losses.")
+    half = MAX_CHANGED // 2
+    most = f"The {half} largest wins and the {half} largest losses are shown. " if len(order) < len(changed) else ""
+    st.caption(f"{most}Select a row to search for its query.")
 
 
 def rank_text(rank: int) -> str:
@@ -465,7 +477,7 @@ def _draw_query(search: Search, query: str, name: str, top: int, position: int |
     figure = ranks.rank_lines(shown.left, shown.right, names)
     st.html(STYLE)
     alt = f"First {top} documents of {names[0]} and {names[1]}; lines connect a document's ranks"
-    title = f"First {top} documents of both models; beside a dot: the rank with the other model"
+    title = f"First {top} documents of each model; a number is the rank in the list of the other model"
     with st.container(key=f"both.{name}"):
         display.figure(figure, alt=alt, name=name, title=title, data=_rows(results, names))
         with st.container(key=f"list.{name}"):

@@ -193,7 +193,10 @@ def _draw_metrics(run: Run) -> None:
         st.toggle("All metrics", **url.flag(ALL_METRICS))
         if not run.evaluation("after"):
             if not run.status().is_finished:
-                st.caption("The saved model is evaluated when training ends; the curve has the values of the epochs.")
+                st.caption(
+                    "The metrics of the saved model appear here when training ends. Until then, the curve shows the "
+                    "metric after each epoch."
+                )
         else:
             st.caption(
                 "Brackets: 95% bootstrap intervals over queries. p: p-value of a paired permutation test over queries."

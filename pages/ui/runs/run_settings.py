@@ -220,8 +220,8 @@ def select_grouping(settings: Mapping[str, Settings]) -> str | None:
         return None
     if st.session_state.get(GROUP_BY) not in columns:  # of a link, or of the runs that were listed before
         st.session_state.pop(GROUP_BY, None)
-    about = "Summarizes the best metric on dev of the runs that share a value."
-    selected = st.selectbox("Group by", [NOT_GROUPED, *columns], help=about, **url.bound(GROUP_BY, columns))
+    about = "Draws a table with the best metric on dev of the runs that share a value of this setting."
+    selected = st.selectbox("Summarize by", [NOT_GROUPED, *columns], help=about, **url.bound(GROUP_BY, columns))
     return selected if selected in columns else None
 
 

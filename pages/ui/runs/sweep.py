@@ -1,4 +1,4 @@
-"""The runs of a group: parallel coordinates, curves, a table of settings, and the best setting as a config."""
+"""The runs of a group: metric by setting, curves, a table of settings, and the best setting as a config."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -56,7 +56,7 @@ def _draw_details(group: str, runs: list[Run]) -> None:
     with display.show_errors(stop=False):
         summary = _summary(runs)
         tabs = {
-            "Parallel coordinates": _draw_axes,
+            "Metric by setting": _draw_axes,
             "Curves": _draw_curves,
             "Settings": _draw_settings,
             "Best setting": _draw_best_setting,
@@ -322,31 +322,44 @@ def best_against_next(summary: Summary, runs: list[Run]) -> str | None:
         return None
     best, following = (cell_setting(cell, runs) for cell in done[:2])
     comparison = compare_settings(following, best, SPLIT, summary["metric"])
-    sentence = best_sentence(comparison, best.name, following.name, formatting.metric_name(summary["metric"]))
     untrained = [run.evaluation("before").get(SPLIT) or {} for run in (*best.runs, *following.runs)]
     starts = {one.get(summary["metric"]) for one in untrained}
-    if len(starts) > 1 or starts == {None}:
-        return sentence
-    mean, [start] = done[0]["mean"], starts
-    values = f"ighest mean {formatting.metric(mean)}, before training {formatting.metric(start)}."
-    return f"{sentence} {'H' if mean > start else 'No setting is better than before training: h'}{values}"
+    mean, start = done[0]["mean"], starts.pop() if len(starts) == 1 else None
+    metric = formatting.metric_name(summary["metric"])
+    sentence = best_sentence(comparison, best.name, following.name, metric, mean, start)
+    return sentence if start is None or mean > start else f"No setting is better than before training. {sentence}"
 
 
-def best_sentence(comparison: Comparison | str, best: str, following: str, metric: str) -> str:
-    """Return `Best setting: warm, MRR +0.012 [+0.004, +0.020], p = 0.003 against the next, cold.`
+def best_sentence(
+    comparison: Comparison | str, best: str, following: str, metric: str, mean: float, start: float | None = None
+) -> str:
+    """Return whether the setting with the highest mean is clearly best, its mean and its difference from the next.
 
-    Where the difference is not significant, the sentence starts with `No clear best setting`.
+    The result is such as `No setting is clearly best. Warm has the highest mean MRR, 0.689 (0.330 before training). The
+    difference from cold, the next best, is +0.012 [−0.004, +0.020], p = 0.43.`
+
+    Args:
+        comparison: The comparison of both settings, or the reason why there is none.
+        best: Name of the setting with the highest mean.
+        following: Name of the setting with the next highest mean.
+        metric: Name of the metric.
+        mean: The highest mean.
+        start: The metric before training, if it is the same for both settings.
     """
+    clear, next_best = False, f"{following}, the next best"
     if isinstance(comparison, str):
-        reason = f"not compared, {comparison.removeprefix('comparison: ').rstrip('.')}"
+        difference = f"It is not compared with {next_best}: {comparison.removeprefix('comparison: ').rstrip('.')}."
     elif comparison.p is None:
-        reason = "there is one query" if comparison.queries < 2 else "no query differs"
+        reason = "there is only one query" if comparison.queries < 2 else "no query differs"
+        difference = f"The difference from {next_best}, is not tested: {reason}."
     else:
-        difference = metrics_table.format_difference(comparison.difference)
-        reason = f"{metric} {difference}, {metrics_table.format_p(comparison.p)}"
-        if comparison.significant and comparison.difference.value > 0:
-            return f"Best setting: {best}, {reason} against the next, {following}."
-    return f"No clear best setting: {best} (highest mean) against {following}: {reason}."
+        clear = comparison.significant and comparison.difference.value > 0
+        values = metrics_table.format_difference(comparison.difference)
+        difference = f"The difference from {next_best}, is {values}, {metrics_table.format_p(comparison.p)}."
+    before = "" if start is None else f" ({formatting.metric(start)} before training)"
+    verdict = f"{best} is the best setting." if clear else "No setting is clearly best."
+    subject = "It" if clear else best
+    return f"{verdict} {subject} has the highest mean {metric}, {formatting.metric(mean)}{before}. {difference}"
 
 
 def cell_setting(cell: Cell, runs: list[Run]) -> Setting:

@@ -109,7 +109,7 @@ def _select_group(runs: list[Run]) -> tuple[str | None, list[Run]]:
     group = linked[0] if linked and linked[0] in groups else None
     st.session_state[GROUP] = group or ALL_RUNS
     st.selectbox(
-        "Group",
+        "Sweep or group",
         [ALL_RUNS, *groups],
         format_func=lambda option: names.get(option, option),
         help="Runs that were launched together: a sweep, or one setting with several seeds.",
