@@ -13,7 +13,8 @@ import secrets
 import time
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path
@@ -23,12 +24,14 @@ import tomli_w
 from filelock import FileLock
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
-from bsc_core.config import RunConfig
+from bsc_core.config import DataConfig, EncoderConfig, RunConfig
 from bsc_core.config.messages import first_problem
-from bsc_core.config.reading import check_toml
+from bsc_core.config.reading import HUB, check_toml
+from bsc_core.data.io.sources import is_hub_id
 from bsc_core.errors import BscError, ConfigError, InputError, RunNotFoundError
 from bsc_core.files import FileStamp, as_json, atomic_write, file_stamp, folder_bytes, read_regular, to_jsonable
-from bsc_core.runs import Run, RunStore, signed, verified
+from bsc_core.paths import sample_data_folder
+from bsc_core.runs import Run, RunStore, parent_run_id, signed, verified
 
 USERS_FILE = "users.toml"
 AUDIT_FILE = "audit.jsonl"
@@ -36,6 +39,8 @@ ACCESS = "access"  # name of the JSON document with the owner of a run and the u
 SHARED = "BSC_SHARED"  # environment variable: runs folder of a shared app, with its file of users
 USER_HEADER = "X-Bsc-User"  # request header with `User.signed_in_as`; set by the server only
 EVERYONE = "*"
+BUILT_IN_ENCODERS = ("bundled", "static")
+ENCODER_FIELDS = ("encoder", "mask_guide", "second_opinion")  # fields of a config with an encoder
 WEEK = 7 * 24 * 3600.0  # seconds
 _KEY_BYTES = 32
 _LOCK_FILE, _QUOTA_LOCK = ".users.lock", ".quota.lock"
@@ -443,6 +448,120 @@ def dataset_access(folder: Path) -> Access:
 @lru_cache(maxsize=8192)
 def _read_access(path: Path, stamp: FileStamp) -> Access:
     return Access.model_validate(verified(_root_of(path), path.parent.name, json.loads(read_regular(path))) or {})
+
+
+@dataclass(frozen=True)
+class UploadedDataset:
+    """An uploaded or generated dataset: its name for people, how it is read, and who may read it."""
+
+    label: str
+    data: DataConfig
+    access: Access
+
+
+def uploaded_datasets(store: RunStore, user: User) -> dict[str, UploadedDataset]:
+    """Return the datasets in the uploads that are shared with a user, by key, newest first; damaged ones are left out.
+
+    Their files need not be readable: see `may_read_files`.
+    """
+    paths = store.uploads_folder.glob("*/dataset.json")
+    datasets = {}
+    for path in sorted(paths, key=lambda path: path.stat().st_mtime, reverse=True):
+        access = dataset_access(path.parent)
+        if access.may_read(user):
+            with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
+                datasets[path.parent.name] = UploadedDataset(*_read_dataset(path, file_stamp(path)), access)
+    return datasets
+
+
+@lru_cache(maxsize=8192)
+def _read_dataset(path: Path, stamp: FileStamp) -> tuple[str, DataConfig]:
+    values = json.loads(read_regular(path))
+    return str(values["label"]), DataConfig.model_validate(values["data"])
+
+
+def may_read_file(store: RunStore, user: User, path: str) -> bool:
+    """Whether a file is sample data, or an uploaded one whose upload belongs to the user or is shared with them."""
+    is_sample = Path(path).parent == sample_data_folder()
+    return user.is_owner or is_sample or _file_access(store, path).may_read(user)
+
+
+def _file_access(store: RunStore, path: str) -> Access:
+    """Return the owner of an uploaded file and who may read it; any other file belongs to the owner of the app."""
+    folder = Path(path).parent
+    is_uploaded = folder.parent == store.uploads_folder and ".." not in Path(path).parts
+    return dataset_access(folder) if is_uploaded else Access()
+
+
+def shared_files(store: RunStore, datasets: Iterable[UploadedDataset]) -> set[str]:
+    """Return the files that are shared by the datasets with them.
+
+    The owner of a file shares it by each dataset with it; a dataset of another user does not share it.
+    """
+    return {
+        file
+        for one in datasets
+        for file in one.data.files
+        if one.access.owner is None or one.access.owner == _file_access(store, file).owner
+    }
+
+
+def encoder_names(config: BaseModel) -> Iterator[str]:
+    """Yield the names of all encoders of a config or of a section."""
+    for name, value in config:
+        for part in value if isinstance(value, tuple) else (value,):
+            if isinstance(part, BaseModel):
+                yield from encoder_names(part)
+        is_encoder = name in ENCODER_FIELDS or (isinstance(config, EncoderConfig) and name == "name")
+        if isinstance(value, str) and is_encoder:
+            yield value
+
+
+def check_still_shared(store: RunStore, run: Run) -> None:
+    """Check that the owner of a run that is to start may still launch it and read its files and models.
+
+    Raises:
+        InputError: The owner was removed or became a student, or what the run reads is no longer shared with them.
+    """
+    name, users = run_access(run).owner, read_users(store.root)
+    if name is None or not users:  # a run of the app's owner, or an app that is not shared
+        return
+    user = users.get(name)
+    if user is None or not user.may_launch:
+        raise InputError(f"{name} may no longer launch runs on this server")
+    if user.is_owner:
+        return
+    config, datasets = run.config(), uploaded_datasets(store, user)
+    shared = shared_files(store, datasets.values())
+    for path in config.data.files:
+        if is_hub_id(path):
+            _check_hub(user, path.removeprefix(HUB).partition("?")[0])
+        elif path not in shared and not may_read_file(store, user, path):
+            raise InputError(f"{Path(path).name} is no longer shared with {name}; ask its owner to share the dataset")
+    decisions = config.data.false_negatives
+    if decisions is not None and not _may_read_decisions(store, user, decisions, datasets):
+        raise InputError(f"the decisions {Path(decisions).name} are no longer shared with {name}")
+    for encoder in encoder_names(config):
+        if (parent := parent_run_id(encoder)) is not None:
+            UserRuns(user, store.root).get(parent)
+        elif encoder not in BUILT_IN_ENCODERS:
+            _check_hub(user, encoder)
+
+
+def _check_hub(user: User, name: str) -> None:
+    if not user.may_open_hub("/".join(name.split("/")[:2])):
+        raise InputError(
+            f"{name[:200]} is no longer among the models and datasets of the Hub that {user.name} may open"
+        )
+
+
+def _may_read_decisions(store: RunStore, user: User, path: str, datasets: Mapping[str, UploadedDataset]) -> bool:
+    """Whether a file of decisions is that of the user about a dataset, or of a dataset that is shared with them."""
+    key = Path(path).stem
+    own = [store.false_negatives_file(f"{user.name}/{key}")]
+    if key in datasets and datasets[key].access.may_change(user):
+        own.append(store.false_negatives_file(key))
+    return Path(path) in own or path in {one.data.false_negatives for one in datasets.values()}
 
 
 def write_dataset_access(folder: Path, access: Access) -> None:

@@ -13,6 +13,7 @@ from bsc_core.jobs.queue import Queue, QueueState
 from bsc_core.jobs.recovery import not_started, refresh_status, repair_status
 from bsc_core.jobs.states import advance, claim_start
 from bsc_core.runs import LAUNCHED, Run, RunStatus, RunStore, parent_run_id
+from bsc_core.users import check_still_shared
 
 RETRY_SECONDS = 15.0
 _DEVICE = "device"
@@ -116,7 +117,10 @@ class Scheduler:
             advance(run, "lost", error="it was not launched in this runs folder; launch it again")
             return False
         try:
-            return waits_for(self.store, run) is None
+            if waits_for(self.store, run) is not None:
+                return False
+            check_still_shared(self.store, run)
+            return True
         except BscError as error:
             advance(run, "failed", error=str(error))
             return False

@@ -582,6 +582,46 @@ def test_a_run_on_a_dataset_that_is_no_longer_shared_is_not_resumed(
         actions_of_runs._resume(finished)
 
 
+@pytest.mark.parametrize("change", ["none", "dataset", "user", "role", "model", "decisions"])
+def test_a_waiting_run_does_not_start_if_what_it_reads_is_no_longer_shared(
+    sign_in: SignIn, runs: RunStore, finished: Run, change: str
+) -> None:
+    sign_in(EVA)
+    path = uploads.save_file("pairs.tsv", PAIRS.encode())
+    marked = str(runs.false_negatives_file(path.parent.name))
+    data = uploads.validate({"train": str(path)}).model_copy(update={"false_negatives": marked})
+    uploads.register(path.parent, "pairs", data)
+    own(finished, EVA, "ben")
+    write_dataset_access(path.parent, Access(owner="eva", shared_with=("ben",)))
+    encoder = EncoderConfig(name=f"run:{finished.id}")
+    run = launch_run(runs, finished.config().model_copy(update={"data": data, "encoder": encoder}), "waiting")
+    own(run, BEN)
+    if change == "dataset":
+        write_dataset_access(path.parent, Access(owner="eva"))
+    elif change == "decisions":
+        uploads.register(path.parent, "pairs", data.model_copy(update={"false_negatives": None}))
+    elif change == "model":
+        own(finished, EVA)
+    elif change in ("user", "role"):
+        remove_user(runs.root, "ben")
+        if change == "role":
+            add_user(runs.root, "ben", "student")
+    started = []
+    backend = Mock(takes_slot=True, start=lambda run, environment: started.append(run.id))
+    Scheduler(runs, 1, {"local": backend}).tick()
+    status = run.status()
+    if change == "none":
+        assert (started, status.state) == ([run.id], "starting")
+        return
+    assert (started, status.state) == ([], "failed")
+    reasons = {
+        "dataset": "pairs.tsv is no longer shared with ben",
+        "decisions": "are no longer shared with ben",
+        "model": "it is not shared with you",
+    }
+    assert reasons.get(change, "ben may no longer launch runs") in status.error
+
+
 def test_a_shared_run_gives_no_access_to_the_files_of_its_dataset(
     sign_in: SignIn, runs: RunStore, finished: Run
 ) -> None:

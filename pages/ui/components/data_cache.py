@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -25,10 +24,10 @@ from bsc_core.config import DataConfig, EncoderConfig, ExamplesConfig
 from bsc_core.data.io.sources import is_hub_id
 from bsc_core.data.sample_data import sample_config, sample_nli_config
 from bsc_core.errors import InputError
-from bsc_core.files import FileStamp, file_stamp, read_regular
-from bsc_core.paths import sample_data_folder
+from bsc_core.files import read_regular
 from bsc_core.runs import Run, RunStore, parent_run_id, short_id
-from bsc_core.users import Access, UserRuns, dataset_access
+from bsc_core.users import UserRuns, shared_files, uploaded_datasets
+from bsc_core.users import may_read_file as is_readable
 from pages.ui.components import display, turns, users
 
 if TYPE_CHECKING:
@@ -74,26 +73,13 @@ def datasets() -> dict[str, DatasetChoice]:
         SAMPLE: DatasetChoice(SAMPLE, "Sample questions and answers", _with_filters(SAMPLE, sample_config())),
         SAMPLE_NLI: DatasetChoice(SAMPLE_NLI, "Sample NLI", _with_filters(SAMPLE_NLI, sample_nli_config())),
     }
-    files = sorted(
-        run_store().uploads_folder.glob("*/dataset.json"), key=lambda path: path.stat().st_mtime, reverse=True
-    )
-    user, owners = users.current_user(), {}
-    for path in files:
-        access = dataset_access(path.parent)
-        if access.may_read(user):
-            key = path.parent.name
-            with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):  # a damaged one is not offered
-                label, data = _read_dataset(path, file_stamp(path))
-                choices[key], owners[key] = DatasetChoice(key, label, data, access.may_change(user)), access.owner
+    user, store = users.current_user(), run_store()
+    uploaded = uploaded_datasets(store, user)
+    for key, one in uploaded.items():
+        choices[key] = DatasetChoice(key, one.label, one.data, one.access.may_change(user))
     if user.is_owner:
         return choices
-    # The owner of a file shares it by each dataset with it; a dataset of another user does not share it.
-    shared = {
-        file
-        for key, owner in owners.items()
-        for file in choices[key].data.files
-        if owner is None or owner == _file_access(file).owner
-    }
+    shared = shared_files(store, uploaded.values())
     return {
         key: choice
         for key, choice in choices.items()
@@ -102,16 +88,8 @@ def datasets() -> dict[str, DatasetChoice]:
 
 
 def may_read_file(path: str) -> bool:
-    """Whether a file is sample data, or an uploaded one whose upload belongs to the user or is shared with them."""
-    user = users.current_user()
-    return user.is_owner or Path(path).parent == sample_data_folder() or _file_access(path).may_read(user)
-
-
-def _file_access(path: str) -> Access:
-    """Return the owner of an uploaded file and who may read it; any other file belongs to the owner of the app."""
-    folder = Path(path).parent
-    is_uploaded = folder.parent == run_store().uploads_folder and ".." not in Path(path).parts
-    return dataset_access(folder) if is_uploaded else Access()
+    """Whether the user may read a file: sample data, or an upload that belongs to the user or is shared with them."""
+    return is_readable(run_store(), users.current_user(), path)
 
 
 def dataset_labels(choices: Mapping[str, DatasetChoice]) -> dict[str, str]:
@@ -138,12 +116,6 @@ def run_names(ids: Iterable[str]) -> dict[str, str]:
     names = {run_id: short_id(run_id) for run_id in ids}
     number = Counter(names.values())
     return {run_id: name if number[name] == 1 else run_id for run_id, name in names.items()}
-
-
-@lru_cache(maxsize=8192)
-def _read_dataset(path: Path, stamp: FileStamp) -> tuple[str, DataConfig]:
-    values = json.loads(read_regular(path))
-    return str(values["label"]), DataConfig.model_validate(values["data"])
 
 
 def _with_filters(key: str, data: DataConfig) -> DataConfig:

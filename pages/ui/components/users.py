@@ -11,13 +11,13 @@ import streamlit as st
 from pydantic import BaseModel
 
 from bsc_core.background_task import STUDENTS
-from bsc_core.config import EncoderConfig
 from bsc_core.config.reading import HUB
 from bsc_core.data.io.sources import is_hub_id
 from bsc_core.errors import ConfigError, InputError
 from bsc_core.formatting import shorten
 from bsc_core.runs import Run, RunStore, parent_run_id
 from bsc_core.users import (
+    BUILT_IN_ENCODERS,
     EVERYONE,
     OWNER,
     SHARED,
@@ -29,6 +29,7 @@ from bsc_core.users import (
     check_disk,
     check_quota,
     dataset_access,
+    encoder_names,
     quota_lock_of,
     read_users,
     run_access,
@@ -40,12 +41,10 @@ from bsc_core.users import (
 STUDENT_PAGES = ("start", "learn", "lessons", "runs", "embeddings", "retrieval", "findings")
 HUB_NAME_PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 ABSOLUTE = re.compile(r"(?<![\w./~])/(?:[^\s/:;,()'\"]+/)+")  # the folders of a path
-BUILT_IN_ENCODERS = ("bundled", "static")
 NO_SHARED_RUN = "No finished run is shared with you yet."
 SIGN_OUT = """<a href="/sign-out" target="_self" style="color: inherit; font-size: 0.875rem">Sign out</a>"""
 _SIGNED_IN = "users.signed_in"  # session key: the user for whom the session was opened
 MAX_NAME_LENGTH = 200  # of a model in an error message
-ENCODER_FIELDS = ("encoder", "mask_guide", "second_opinion")  # fields of a config with an encoder
 
 
 def is_shared() -> bool:
@@ -177,14 +176,8 @@ def check_encoders(config: BaseModel) -> None:
     Raises:
         InputError: The user may not load one of them.
     """
-    for name, value in config:
-        for part in value if isinstance(value, tuple) else (value,):
-            if isinstance(part, BaseModel):
-                check_encoders(part)
-        if isinstance(value, str) and (
-            name in ENCODER_FIELDS or (isinstance(config, EncoderConfig) and name == "name")
-        ):
-            check_encoder(value)
+    for name in encoder_names(config):
+        check_encoder(name)
 
 
 def check_launch(number: int, threads: int | None) -> None:
