@@ -52,7 +52,7 @@ def test_the_page_opens_on_the_recommended_plan(visit: Callable[..., AppTest], r
     sections = [label.partition(":")[0] for label in expander_labels(app)[:5]]
     assert sections == ["Data", "Encoder", "Batches", "Loss", "Training"]
     assert not app.button(key="train.launch").disabled
-    assert "A preflight or a first run measures it here." in page_text(app)
+    assert "A preflight or a first run measures the time on this one." in page_text(app)
 
 
 def test_the_config_file_on_the_page_is_the_preset(runs: RunStore) -> None:

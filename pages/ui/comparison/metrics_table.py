@@ -205,8 +205,8 @@ def draw_table(view: ComparisonView) -> None:
     if resampled != "queries" and single:
         few += f" With one seed, so without differences between seeds: {display.escaped(', '.join(single))}."
     st.caption(
-        f"Brackets: 95% bootstrap intervals over {resampled}.{few}{corrected} Without any true "
-        "difference, about one of 20 tests still appears significant by chance."
+        f"Brackets: 95% bootstrap intervals over {resampled}.{few}{corrected} Even without any "
+        "true difference, about one of 20 tests appears significant by chance."
     )
 
 
