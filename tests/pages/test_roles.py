@@ -17,10 +17,11 @@ import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from bsc_core import jobs
-from bsc_core.config import make_config, make_sweep
+from bsc_core.config import EncoderConfig, make_config, make_sweep
 from bsc_core.data import load_data
 from bsc_core.errors import InputError
 from bsc_core.files import atomic_write
+from bsc_core.jobs.scheduler import Scheduler
 from bsc_core.paths import sample_data_folder
 from bsc_core.runs import Run, RunStore
 from bsc_core.users import (
@@ -35,6 +36,7 @@ from bsc_core.users import (
     add_user,
     dataset_access,
     read_users,
+    remove_user,
     run_access,
     share_run,
     write_audit,
@@ -594,7 +596,8 @@ def test_a_waiting_run_does_not_start_if_what_it_reads_is_no_longer_shared(
     own(finished, EVA, "ben")
     write_dataset_access(path.parent, Access(owner="eva", shared_with=("ben",)))
     encoder = EncoderConfig(name=f"run:{finished.id}")
-    run = launch_run(runs, finished.config().model_copy(update={"data": data, "encoder": encoder}), "waiting")
+    config = finished.config().model_copy(update={"data": data, "encoder": encoder})
+    run = jobs.launch(runs, config, "waiting", start=lambda store: None)
     own(run, BEN)
     if change == "dataset":
         write_dataset_access(path.parent, Access(owner="eva"))

@@ -2,6 +2,8 @@
 
 # n rows in a group, D dimensions
 
+from collections.abc import Sequence
+
 import altair as alt
 import numpy as np
 import pandas as pd
@@ -12,6 +14,7 @@ from bsc_core.figures import theme
 from bsc_core.neighbors import unit_rows
 
 ANCHOR, NEIGHBOR = "anchor", "neighbor"
+SHAPES = alt.Scale(domain=[ANCHOR, NEIGHBOR], range=["diamond", "circle"])
 GOLDEN_ANGLE = np.pi * (3 - np.sqrt(5))
 
 
@@ -76,11 +79,15 @@ def group_figure(table: pd.DataFrame, *, columns: int = 6, size: int = 130) -> a
     """
     reach = max(0.1, float(np.hypot(table["x"], table["y"]).max()) * 1.08)
     hidden = {"axis": None, "scale": alt.Scale(domain=[-reach, reach], nice=False)}
-    colors = alt.Scale(domain=[ANCHOR, NEIGHBOR], range=[theme.QUERY, theme.HARD_NEGATIVE])
     base = alt.Chart().encode(x=alt.X("x:Q", **hidden), y=alt.Y("y:Q", **hidden))
     spokes = base.mark_rule(opacity=0.35, color=theme.REFERENCE).encode(x2=alt.datum(0), y2=alt.datum(0))
-    points = base.mark_circle(size=70, opacity=0.95).encode(
-        color=alt.Color("role:N", title=None, scale=colors, legend=alt.Legend(orient="top")),
+    names = list(dict.fromkeys(table["group"]))
+    legend = alt.Legend(
+        orient="top", symbolOpacity=1, symbolFillColor=theme.REFERENCE, symbolStrokeColor=theme.REFERENCE
+    )
+    points = base.mark_point(filled=True, size=70, opacity=1).encode(
+        color=alt.Color("group:N", scale=_colors(names), legend=None),
+        shape=alt.Shape("role:N", title=None, scale=SHAPES, legend=legend),
         tooltip=["text:N", alt.Tooltip("cosine:Q", title="cosine to the anchor", format=".3f"), "row:Q"],
     )
     order, header = list(dict.fromkeys(table["group"])), alt.Header(labelFontSize=11)
@@ -90,6 +97,12 @@ def group_figure(table: pd.DataFrame, *, columns: int = 6, size: int = 130) -> a
         .properties(width=size, height=size)
         .facet(facet=alt.Facet("group:N", title=None, sort=order, header=header), columns=columns)
     )
+
+
+def _colors(groups: Sequence[str]) -> alt.Scale:
+    """Return the colors of groups, equal in both figures; those beyond the colors are gray."""
+    others = [theme.REFERENCE] * max(0, len(groups) - len(theme.GROUPS))
+    return alt.Scale(domain=list(groups), range=[*theme.GROUPS[: len(groups)], *others])
 
 
 def map_table(
@@ -125,12 +138,12 @@ def map_figure(table: pd.DataFrame, *, height: int = 380) -> alt.LayerChart:
         "x": alt.X("x:Q", axis=None, scale=_span(background["x"], grouped["x"])),
         "y": alt.Y("y:Q", axis=None, scale=_span(background["y"], grouped["y"])),
     }
-    scale = alt.Scale(domain=names, range=theme.cycle(theme.CATEGORIES[:7], len(names)))
-    color = alt.Color("group:N", scale=scale, title=None, legend=alt.Legend(orient="bottom", columns=4))
-    shapes = alt.Shape("role:N", scale=alt.Scale(domain=[ANCHOR, NEIGHBOR], range=["diamond", "circle"]), legend=None)
+    legend = alt.Legend(orient="bottom", columns=4, symbolOpacity=1)
+    color = alt.Color("group:N", scale=_colors(names), title=None, legend=legend)
+    shapes = alt.Shape("role:N", scale=SHAPES, legend=None)
     all_texts = alt.Chart(background).mark_circle(size=14, opacity=0.28, color=theme.REFERENCE)
     lines = alt.Chart(grouped).mark_rule(strokeWidth=1.4, opacity=0.7)
-    rows = alt.Chart(grouped).mark_point(filled=True, size=60, opacity=0.95)
+    rows = alt.Chart(grouped).mark_point(filled=True, size=60, opacity=1)
     return alt.layer(
         all_texts.encode(**xy, tooltip=["text:N"]),
         lines.encode(**xy, x2="anchor_x", y2="anchor_y", color=color),

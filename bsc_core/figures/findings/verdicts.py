@@ -1,4 +1,7 @@
-"""Forest plot of a claim's statements for the Findings page; differences to the right of 0 agree with the claim."""
+"""Figures of the Findings page: counts of verdicts, and a forest plot of a claim's statements.
+
+In the forest plot, differences to the right of 0 agree with the claim.
+"""
 
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -15,9 +18,42 @@ LINE_LENGTH = 46  # characters of a label that fit in a narrow figure
 LINE_HEIGHT = 14
 NARROW = 560  # pixels of a figure below which labels are wrapped
 ROW_HEIGHT, ROW_HEIGHT_WRAPPED = 48, 60
+BAR_HEIGHT = 20
+NOT_RUN = "#C9CDD2"  # of claims without a result
 MARGIN_HEIGHT = 140  # pixels of title, legend and axis
 NUMBERS = ("difference", "low", "high", "paper", "margin", "p_holm")
 COLUMNS = ("text", "metric", "split", *NUMBERS[:5], "expects", "p_holm", "verdict")  # keys of a statement
+
+
+def verdict_bars(counts: Mapping[str, Mapping[str, int]], order: Sequence[str]) -> alt.LayerChart:
+    """Plot how many claims of each kind have each verdict, as stacked bars of equal length.
+
+    Args:
+        counts: Kind of claims to the number of claims by verdict.
+        order: The verdicts in the order of the bars; those without a color are gray.
+    """
+    table = [
+        {"kind": kind, "verdict": verdict, "claims": number, "order": order.index(verdict)}
+        for kind, numbers in counts.items()
+        for verdict, number in numbers.items()
+        if number
+    ]
+    shown = [verdict for verdict in order if any(row["verdict"] == verdict for row in table)]
+    scale = alt.Scale(domain=shown, range=[theme.VERDICTS.get(verdict, NOT_RUN) for verdict in shown])
+    legend = alt.Legend(title=None, orient="top", symbolOpacity=1, symbolType="square")
+    base = alt.Chart(alt.Data(values=table)).encode(
+        y=alt.Y("kind:N", sort=list(counts), title=None, axis=alt.Axis(ticks=False, domain=False, labelLimit=240)),
+        order=alt.Order("order:Q"),
+        tooltip=["kind:N", "verdict:N", "claims:Q"],
+    )
+    share = {"stack": "normalize", "axis": None}
+    bars = base.mark_bar(size=BAR_HEIGHT).encode(
+        x=alt.X("claims:Q", **share), color=alt.Color("verdict:N", scale=scale, legend=legend)
+    )
+    numbers = base.mark_text(color="black", fontWeight=600).encode(
+        x=alt.X("claims:Q", bandPosition=0.5, **share), text="claims:Q", detail="verdict:N"
+    )
+    return alt.layer(bars, numbers).properties(height=alt.Step(BAR_HEIGHT + 8))
 
 
 def statements_table(statements: Sequence[Mapping[str, Any]]) -> pd.DataFrame:

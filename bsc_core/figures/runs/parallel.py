@@ -17,7 +17,6 @@ from bsc_core.figures.runs import curves
 
 Settings = Mapping[str, Mapping[str, Any]]
 
-OTHERS_OPACITY = 0.55
 HEIGHT = 320
 MAX_NAMED = 10  # most runs that a legend of curves names
 MANY_POINTS = 64  # number of distinct values above which curves have no point markers
@@ -173,7 +172,7 @@ def sweep_curves(
             point=alt.OverlayMarkDef(size=40, filled=True) if dots else False, **mark
         )
         for chosen, mark in (
-            ("!datum.best", {"strokeWidth": 1.5, "opacity": OTHERS_OPACITY}),
+            ("!datum.best", {"strokeWidth": 1.5, "opacity": 1}),
             ("datum.best", {"strokeWidth": 4}),
         )
     ]
@@ -266,7 +265,7 @@ def _run_lines(points: Sequence[Mapping[str, Any]], names: Sequence[str]) -> lis
     )
     best, order = base.transform_filter("datum.best"), alt.Order("index:Q")
     return [
-        base.mark_line(strokeWidth=1.5, opacity=OTHERS_OPACITY).encode(order=order),
+        base.mark_line(strokeWidth=1.5, opacity=1).encode(order=order),
         base.mark_point(size=50, filled=True, opacity=1),
         best.mark_line(strokeWidth=4).encode(order=order),
         best.mark_point(size=80, filled=True, opacity=1),

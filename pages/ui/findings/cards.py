@@ -67,15 +67,6 @@ HELP = {
     "statements of the claim have this verdict.",
     "Weak start": WEAK_START,
 }
-SUMMARY_STYLE = """<style>
-.verdict-bars { display: grid; grid-template-columns: max-content minmax(0, 1fr); gap: 3px 12px; }
-.verdict-bars > div { font-size: 13px; line-height: 1.4; }
-.verdict-bars .legend { display: flex; flex-wrap: wrap; gap: 0 14px; }
-.verdict-bars .legend i { display: inline-block; width: 10px; height: 10px; border-radius: 2px; margin-right: 6px; }
-.verdict-bars .bar { display: flex; gap: 2px; max-width: 640px; }
-.verdict-bars .bar b { flex-basis: 0; min-width: 20px; border-radius: 3px; text-align: center; font-weight: 600; }
-@media (max-width: 600px) { .verdict-bars { grid-template-columns: minmax(0, 1fr); } }
-</style>"""
 SHADE = "40"  # opacity of the color of a verdict in the table, in hexadecimal
 ROW_HEIGHT = 28  # pixels
 ROWS_WITH_CARD = 4  # rows of the table above a card, whose figure is on the same screen
@@ -129,12 +120,12 @@ def summary(cards: list[ClaimCard]) -> None:
     }
     bars = {f"{len(names)} {kind}": Counter(names) for kind, names in by_kind.items() if names}
     title = summary_title(Counter(by_kind["claims"]))
-    present = [name for name in BADGES if any(counts[name] for counts in bars.values())]
-    legend = "".join(f"<span><i style='{_fill(name)}'></i>{name}</span>" for name in present)
-    lines = "".join(f"<div>{label}</div>{_bar(label, counts)}" for label, counts in bars.items())
-    if title:
-        st.markdown(f"**{title}**")
-    st.html(f"{SUMMARY_STYLE}<div class='verdict-bars'><div></div><div class='legend'>{legend}</div>{lines}</div>")
+    figure, about = verdicts.verdict_bars(bars, list(BADGES)), "; ".join(map(_described, bars, bars.values()))
+    display.figure(figure, alt=about, name="verdicts", title=title or "No claim has been tested")
+
+
+def _described(kind: str, counts: Counter[str]) -> str:
+    return f"{kind}: {', '.join(f'{counts[name]} {name}' for name in BADGES if counts[name])}"
 
 
 def summary_title(counts: Counter[str]) -> str:
@@ -149,19 +140,6 @@ def summary_title(counts: Counter[str]) -> str:
     )
     number, _, rest = supported.partition(" ")
     return f"{number} of {formatting.plural(tested, 'tested claim')} {rest}, {contradicted}"
-
-
-def _bar(label: str, counts: Counter[str]) -> str:
-    """Return a stacked bar of the counts of each verdict as HTML."""
-    present = [name for name in BADGES if counts[name]]
-    about = ", ".join(f"{counts[name]} {name}" for name in present)
-    parts = [f"<b style='flex-grow: {counts[name]}; {_fill(name)}'>{counts[name]}</b>" for name in present]
-    return f"<div class='bar' role='img' aria-label='{label}: {about}'>{''.join(parts)}</div>"
-
-
-def _fill(verdict: str) -> str:
-    color = theme.VERDICTS.get(verdict)
-    return f"background: {color}; color: black" if color else "box-shadow: inset 0 0 0 1px currentColor"
 
 
 def select(cards: list[ClaimCard]) -> ClaimCard | None:

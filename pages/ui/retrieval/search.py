@@ -41,9 +41,7 @@ PARAMETERS = (
     *(f"retrieval.{name}.*" for name in ("left", "right", "causes", "maps")),
 )
 ModelPair = tuple[run_data.AnyModel, run_data.AnyModel]
-LINES_HELP = (
-    " A line connects the same document in both lists; a number is its rank where the other list does not show it."
-)
+LINES_HELP = "A line connects the same document in both lists. A number is its rank where the other list lacks it."
 RATIO = "The largest win and the largest loss are the queries whose rank changed by the largest factor."
 LIST_LENGTH = 160  # characters of a document in a list
 MAX_CHANGED = 100  # listed queries whose rank changed
@@ -53,7 +51,7 @@ CARD_LENGTH = 110  # characters of a text in a card
 STYLE = f"""<style>[class*='st-key-figure-answers'] .main-svg text {{ fill: currentColor !important; }}
 [class*='st-key-both-answers'] {{ container-type: inline-size; width: 100%; }}
 @container (max-width: {ranks.MIN_WIDTH - 1}px) {{
-  [class*='st-key-figure-answers'] div:has(.stPlotlyChart) {{ display: none; }} }}
+  [class*='st-key-lines-answers'], [class*='st-key-figure-answers'] div:has(.stPlotlyChart) {{ display: none; }} }}
 @container (min-width: {ranks.MIN_WIDTH}px) {{ div:has(> [class*='st-key-list-answers']) {{ display: none; }} }}
 </style>"""
 
@@ -383,7 +381,7 @@ def draw_examples(search: Search) -> None:
         query = search.text(search.task.query[position])
         display.plain_text(_card_title(search, title, position), query)
         _draw_query(search, query, f"answers.{title}", TOP_OF_EXAMPLE, position)
-    st.caption(f"The first {TOP_OF_EXAMPLE} documents. ★: relevant document.{LINES_HELP} {RATIO}")
+    st.caption(f"The first {TOP_OF_EXAMPLE} documents. ★: relevant document. {RATIO}")
     _draw_changed_queries(search)
 
 
@@ -480,6 +478,8 @@ def _draw_query(search: Search, query: str, name: str, top: int, position: int |
     title = f"First {top} documents of each model; a number is the rank in the list of the other model"
     with st.container(key=f"both.{name}"):
         display.figure(figure, alt=alt, name=name, title=title, data=_rows(results, names))
+        with st.container(key=f"lines.{name}"):
+            st.caption(LINES_HELP)
         with st.container(key=f"list.{name}"):
             for model, hits in zip(names, (shown.left, shown.right), strict=True):
                 display.plain_text(display.escaped(model), list_text(hits))
@@ -563,9 +563,8 @@ def _hits(search: Search, documents: Ids, answer: Answer, relevant: frozenset[in
 
 
 def _summary(results: Results, *, single: bool = False) -> str:
-    lines = "" if single else LINES_HELP
     if not results.queries:
-        return f"No document is marked as relevant.{lines}"
+        return "No document is marked as relevant."
     if not results.relevant:
         return "The relevant document of this query is not in the corpus."
     positions = []
@@ -577,7 +576,7 @@ def _summary(results: Results, *, single: bool = False) -> str:
     several = f" {results.queries} queries have this text; ★: a document relevant to any of them."
     shown = ", ".join(positions[:1] if single else positions)
     text = f" Its text: {formatting.shorten(results.missing, LIST_LENGTH)}" if results.missing else ""
-    return f"★ relevant document: {shown}.{several if results.queries > 1 else ''}{lines}{text}"
+    return f"★ relevant document: {shown}.{several if results.queries > 1 else ''}{text}"
 
 
 def _rows(results: Results, names: tuple[str, str]) -> list[dict[str, Any]]:
