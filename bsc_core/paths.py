@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 from bsc_core.errors import PathError
+from bsc_core.formatting import shorten
 
 PACKAGE = Path(__file__).resolve().parent
 
@@ -53,7 +54,9 @@ def check_path(path: Path | str) -> Path:
             )
         exists = resolved.exists()
     except (OSError, RuntimeError, ValueError) as error:  # a loop of links, an unknown ~user, a zero byte
-        raise PathError(f"{str(path)!r}: not a valid path ({error}); correct it") from None
+        raise PathError(
+            f"{shorten(str(path), 200)!r}: not a valid path ({shorten(str(error), 200)}); correct it"
+        ) from None
     if not exists:
         raise PathError(f"{path}: there is no such file or folder; check its spelling and its folder")
     return resolved

@@ -80,3 +80,9 @@ def test_an_unknown_user_in_a_path_is_reported(tmp_path, monkeypatch):
     assert expand("~/runs") == tmp_path / "runs"
     with pytest.raises(PathError, match="'~no-such-user/runs': there is no such user"):
         expand("~no-such-user/runs")
+
+
+def test_the_error_of_a_very_long_path_is_short(tmp_path):
+    with pytest.raises(PathError, match="not a valid path") as error:
+        check_path(str(tmp_path / ("a" * 400_000)))
+    assert len(str(error.value)) < 500

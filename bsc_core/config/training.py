@@ -83,7 +83,7 @@ class TrainingConfig(Section):
     """Experiment trackers to which every step and evaluation is reported; their packages must be installed."""
     save_steps: int | None = Field(None, ge=1)
     """Steps between checkpoints; none: only at the end of each epoch."""
-    threads: int | None = Field(None, ge=1)
+    threads: int | None = Field(None, ge=1, le=1024)
     """Number of CPU threads; none: all cores."""
 
     @property

@@ -16,14 +16,14 @@ FALSE_NEGATIVE = "#CC79A7"
 MARKED_FALSE_NEGATIVE = "#A34E86"  # marked by the user; darker than a likely false negative
 MASKED = "#3C7DB8"  # excluded by a mask
 REFERENCE = "#8A8F98"
-ON_DARK, ON_LIGHT = "#FFFFFF", "#26323D"  # numbers in cells, which have no outline in the color of the page
+ON_DARK, ON_LIGHT = "#FFFFFF", "#000000"  # numbers in cells, which have no outline in the color of the page
 SKY, OLIVE = "#3596CF", "#9A8400"  # have no meaning
 
 COSINE = ("#0B4F8A", "#3C86C0", "#9CC4E2", "#FAFAF7", "#F4C58B", "#E0912F", "#A8560A")  # -1 to 1, 0 in the middle
 PROBABILITY = ("#FAFAF7", "#C7E5DA", "#7CC4AC", "#2E9C7C", "#046B50")  # 0 to 1
 GRADIENT = ("#046B50", "#5FB59C", "#FAFAF7", "#E39A68", "#A84300")  # from attraction through 0 to repulsion
 CATEGORIES = (QUERY, DOCUMENT, POSITIVE, HARD_NEGATIVE, FALSE_NEGATIVE, SKY, OLIVE, REFERENCE)
-GROUPS = (SKY, OLIVE, "#B0524A", "#7A74C4", "#4C8C6B", "#96703A", "#A8609C")  # of a batch; have no meaning
+WITHOUT_MEANING = (SKY, OLIVE, "#B0524A", "#7A74C4", "#4C8C6B", "#96703A", "#A8609C", "#3D7F8C")  # groups, strategies
 RUNS = (  # used only for runs; 3:1 in both themes
     *("#5B6BC0", "#2A93A8", "#A9744F", "#9A5FC0", "#6B9A2F"),
     *("#E0406F", "#7A3FF0", "#A64C30", "#D23CB4", "#5E7000"),

@@ -14,9 +14,11 @@ def test_points_are_in_training_order_and_the_untrained_model_is_gray() -> None:
     figure = alignment.alignment_figure(
         alignment.alignment_table(NAMES, [1.1, 0.9, 1.0], [-3.7, -3.8, -3.75], ["a"] * 3)
     ).to_dict()
-    line, points, labels = figure["layer"]
-    assert labels["encoding"]["text"]["field"] == "label"
+    line, points, right, left = figure["layer"]
+    assert (right["mark"]["align"], left["mark"]["align"]) == ("left", "right")
+    assert {one["encoding"]["text"]["field"] for one in (right, left)} == {"label"}
     [rows] = figure["datasets"].values()
+    assert [row["outside"] for row in rows] == [1, -1, 1], "a label is not on the side away from the line"
     assert [row["label"] for row in rows] == ["Before", "1", "2"]
     assert line["mark"]["type"] == "line"
     assert line["encoding"]["order"]["field"] == "order"

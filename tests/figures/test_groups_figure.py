@@ -46,7 +46,7 @@ def test_all_groups_share_one_scale_and_the_colors_of_the_theme() -> None:
     assert low == -high
     assert high > float(np.hypot(table["x"], table["y"]).max())
     colors = layers[1]["encoding"]["color"]["scale"]
-    assert colors == {"domain": ["group 0", "group 1", "group 2"], "range": list(theme.GROUPS[:3])}
+    assert colors == {"domain": ["group 0", "group 1", "group 2"], "range": list(theme.WITHOUT_MEANING[:3])}
     points = np.zeros((12, 2), dtype=np.float32)
     members = [(number, rows) for number, rows, _, _ in groups_of_rows]
     on_map = groups.map_figure(groups.map_table(points, np.arange(12, dtype=np.int32), members, ["a"] * 12)).to_dict()

@@ -26,7 +26,7 @@ def test_every_mark_has_a_contrast_of_three_in_both_themes() -> None:
         for color in (
             *theme.RUNS,
             *theme.CATEGORIES,
-            *theme.GROUPS,
+            *theme.WITHOUT_MEANING,
             theme.MARKED_FALSE_NEGATIVE,
             theme.MASKED,
             *theme.VERDICTS.values(),

@@ -101,8 +101,8 @@ def group_figure(table: pd.DataFrame, *, columns: int = 6, size: int = 130) -> a
 
 def _colors(groups: Sequence[str]) -> alt.Scale:
     """Return the colors of groups, equal in both figures; those beyond the colors are gray."""
-    others = [theme.REFERENCE] * max(0, len(groups) - len(theme.GROUPS))
-    return alt.Scale(domain=list(groups), range=[*theme.GROUPS[: len(groups)], *others])
+    others = [theme.REFERENCE] * max(0, len(groups) - len(theme.WITHOUT_MEANING))
+    return alt.Scale(domain=list(groups), range=[*theme.WITHOUT_MEANING[: len(groups)], *others])
 
 
 def map_table(

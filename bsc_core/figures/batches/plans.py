@@ -14,16 +14,11 @@ from bsc_core.figures import theme
 POSITIVES = "positive"
 HARDEST_TITLE = "cosine to the hardest negative"
 BOTH_TITLE = "cosine to the hardest negative or positive"
+_STRATEGIES = ("sequential", "words", "clusters", "cuthill_mckee", "communities", "premises", "neighbors")
 STRATEGY_COLORS = {
     "random": theme.REFERENCE,
-    "sequential": theme.QUERY,
-    "words": theme.OLIVE,
-    "clusters": theme.SKY,
-    "neighbors": "#5B6BC0",
     "nearest": theme.HARD_NEGATIVE,
-    "premises": theme.FALSE_NEGATIVE,
-    "communities": "#7A5195",
-    "cuthill_mckee": "#8C6D31",
+    **dict(zip(_STRATEGIES, (*theme.WITHOUT_MEANING[:2], *theme.WITHOUT_MEANING[3:]), strict=True)),
     POSITIVES: theme.POSITIVE,
 }
 BINS = 24

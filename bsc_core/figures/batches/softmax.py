@@ -48,7 +48,7 @@ def interactive_softmax(
         )
     )
     color = alt.Color("p:Q", scale=alt.Scale(domain=[0, 1], range=list(theme.PROBABILITY)), legend=None)
-    ink = alt.condition("datum.p > 0.55", alt.value(theme.ON_DARK), alt.value(theme.ON_LIGHT))
+    ink = alt.condition("datum.p > 0.86", alt.value(theme.ON_DARK), alt.value(theme.ON_LIGHT))
     numbers = base.mark_text(fontSize=11).encode(text=alt.Text("p:Q", format=".2f"), color=ink)
     return (
         alt.layer(base.mark_rect(cornerRadius=3).encode(color=color), numbers)

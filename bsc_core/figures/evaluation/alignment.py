@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import altair as alt
+import numpy as np
 import pandas as pd
 
 from bsc_core import formatting
@@ -93,6 +94,9 @@ def alignment_figure(
     """
     names = list(table["model"])
     table = table.assign(label=[name.removeprefix("Epoch ").partition(" ")[0][:LABEL_LENGTH] for name in names])
+    x = table["uniformity"].to_numpy()
+    to_next = np.append(x[:-1] - x[1:], x[-1:] - x[-2:-1])  # of the last point, to the one before
+    table = table.assign(outside=np.where(to_next < 0, -1, 1))
     colors = theme.cycle(colors, len(names))
     legend = alt.Legend(orient="bottom", columns=1, labelLimit=220)
     base = alt.Chart(table).encode(
@@ -105,13 +109,18 @@ def alignment_figure(
         color=alt.Color("model:N", title=None, scale=alt.Scale(domain=names, range=colors), legend=legend),
         tooltip=["model:N", *(alt.Tooltip(f"{name}:Q", format=".3f") for name in METRICS)],
     )
-    labels = base.mark_text(align="left", dx=8, dy=-8, fontSize=12, color=theme.REFERENCE).encode(text="label:N")
+    labels = [  # on the side of its point that is away from the line
+        base.transform_filter(f"datum.outside * {sign} > 0")
+        .mark_text(align="left" if sign > 0 else "right", dx=9 * sign, fontSize=12, color=theme.REFERENCE)
+        .encode(text="label:N")
+        for sign in (1, -1)
+    ]
     lines = textwrap.wrap(", ".join(alignment_summary(table, changes)), TITLE_WIDTH)
     subtitle = [] if changes is None else [f"{name} {one.text()}" for name, one in zip(METRICS, changes, strict=True)]
     title = alt.TitleParams(
         lines, subtitle=subtitle, fontSize=13, subtitleFontSize=11, subtitleColor=theme.REFERENCE, anchor="start"
     )
-    return alt.layer(line, points, labels).properties(height=height + 18 * len(names), title=title)
+    return alt.layer(line, points, *labels).properties(height=height + 18 * len(names), title=title)
 
 
 def _axis(values: pd.Series) -> dict[str, alt.Scale | alt.Axis]:

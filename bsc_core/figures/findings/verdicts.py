@@ -50,7 +50,7 @@ def verdict_bars(counts: Mapping[str, Mapping[str, int]], order: Sequence[str]) 
     bars = base.mark_bar(size=BAR_HEIGHT).encode(
         x=alt.X("claims:Q", **share), color=alt.Color("verdict:N", scale=scale, legend=legend)
     )
-    numbers = base.mark_text(color="black", fontWeight=600).encode(
+    numbers = base.mark_text(color=theme.ON_LIGHT, fontWeight=600).encode(
         x=alt.X("claims:Q", bandPosition=0.5, **share), text="claims:Q", detail="verdict:N"
     )
     return alt.layer(bars, numbers).properties(height=alt.Step(BAR_HEIGHT + 8))

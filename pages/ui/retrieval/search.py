@@ -414,9 +414,9 @@ def _draw_changed_queries(search: Search) -> None:
     queries = [search.text(search.task.query[position]) for position in order.tolist()]
     rows = [
         {
+            "Query": display.cell(query),
             f"Rank, {left}": rank_text(search.results[0].first_rank[position]),
             f"Rank, {right}": rank_text(search.results[1].first_rank[position]),
-            "Query": display.cell(query),
         }
         for position, query in zip(order.tolist(), queries, strict=True)
     ]
@@ -427,7 +427,7 @@ def _draw_changed_queries(search: Search) -> None:
         on_select=lambda: search_selected(key, queries),
         selection_mode="single-row",
         hide_index=True,
-        column_config={name: st.column_config.Column(width=160) for name in list(rows[0])[:2]},
+        column_config={name: st.column_config.Column(width=160) for name in list(rows[0])[1:]},
         alt="Queries with another rank, the largest win first",
     )
     half = MAX_CHANGED // 2

@@ -101,7 +101,7 @@ export default function ({ data, parentElement, setTriggerValue }) {
     new Uint32Array(image.data.buffer).fill(new Uint32Array(background.buffer)[0]);
     const pixels = new Uint8Array(image.data.buffer), hasSelection = selected.length > 0;
     const radius = ratio * clamp(1.75 * (5000 / N) ** 0.2, 1.3, 2.6) * Math.min(2.2, view.span ** -0.35);
-    const opacity = clamp((3000 / N) ** 0.4, 0.35, 0.95); // dense regions of large maps are darker
+    const opacity = clamp((3000 / N) ** 0.4, 0.35, 1); // dense regions of large maps are darker
     for (const panel of panels) {
       placePoints(panel);
       const { xs, ys, left, top } = panel, { categories, muted, unmuted } = coloringOf(panel);
