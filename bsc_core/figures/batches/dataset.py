@@ -114,7 +114,7 @@ def label_figure(table: pd.DataFrame, threshold: float, *, height: int = 260) ->
     line = alt.Chart(alt.Data(values=[{"threshold": threshold}]))
     positives, pairs = table.loc[table["kind"] == "positive", "pairs"].sum(), table["pairs"].sum()
     answer = f"{percent(positives / pairs)} of the training pairs are positive (label above {threshold:g})"
-    rule = line.mark_rule(strokeDash=[5, 4], color=theme.HARD_NEGATIVE).encode(x="threshold:Q")
+    rule = line.mark_rule(strokeDash=[5, 4], color=theme.REFERENCE).encode(x="threshold:Q")
     return alt.layer(bars, rule).properties(title=answer, height=height)
 
 

@@ -12,7 +12,7 @@ from bsc_core.figures import theme
 
 LABEL_LENGTH = 30
 CELL = 42  # pixels
-DARK_FROM = 0.62  # |cosine| from which a cell has white text
+DARK_CELLS = (-0.75, 0.94)  # cosines below and above which a cell is so dark that its text is white
 
 
 def sentence_map(table: pd.DataFrame, sentences: Sequence[str], *, title: str) -> alt.LayerChart:
@@ -27,7 +27,11 @@ def sentence_map(table: pd.DataFrame, sentences: Sequence[str], *, title: str) -
     ramp = alt.Scale(domain=[-1, 1], range=list(theme.COSINE), interpolate="rgb")
     squares = base.mark_rect().encode(color=alt.Color("cosine:Q", scale=ramp, legend=None), tooltip=tooltip)
     frames = base.transform_filter("datum.gold").mark_rect(fillOpacity=0, strokeWidth=3, stroke=theme.POSITIVE)
-    ink = alt.condition(f"abs(datum.cosine) > {DARK_FROM}", alt.value("white"), alt.value("#1B2530"))
+    ink = alt.condition(
+        f"datum.cosine < {DARK_CELLS[0]} || datum.cosine > {DARK_CELLS[1]}",
+        alt.value(theme.ON_DARK),
+        alt.value(theme.ON_LIGHT),
+    )
     numbers = base.mark_text(fontSize=11).encode(text=alt.Text("cosine:Q", format=".2f"), color=ink, tooltip=tooltip)
     return alt.layer(squares, frames, numbers).properties(height=CELL * len(sentences), title=title)
 

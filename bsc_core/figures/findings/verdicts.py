@@ -83,7 +83,7 @@ def verdicts_figure(table: pd.DataFrame) -> alt.LayerChart:
     color = alt.Color(
         "verdict:N",
         scale=alt.Scale(domain=list(verdicts), range=list(verdicts.values())),
-        legend=alt.Legend(orient="top", title=None, symbolType="circle"),
+        legend=alt.Legend(orient="top", title=None, symbolType="circle", columns=2),
     )
     titles = {"difference": "difference", "low": "from", "high": "to", "paper": "in the paper"}
     numbers = [alt.Tooltip(f"{name}:Q", title=title, format="+.3f") for name, title in titles.items()]
@@ -97,7 +97,7 @@ def verdicts_figure(table: pd.DataFrame) -> alt.LayerChart:
     intervals = base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=3)
     points = base.mark_point(filled=True, size=90, opacity=1).encode(x="difference:Q", color=color)
     diamonds = base.transform_filter("isValid(datum.paper)").mark_point(
-        shape="diamond", size=110, strokeWidth=1.6, color=theme.QUERY, filled=False
+        shape="diamond", size=110, strokeWidth=1.6, color=theme.REFERENCE, filled=False, opacity=1
     )
     narrow = f"width < {NARROW}"
     labels = base.mark_text(

@@ -241,7 +241,11 @@ def _points_by_value(
     ticks = sorted(set(map(float, values))) if numeric and len(set(values)) <= FEW else alt.Undefined
     number_format = {"format": "~g"} if numeric else {}
     across = alt.Axis(title=setting_name(name), values=ticks, **number_format)
-    scale: Any = alt.Scale(type="log" if is_log else "linear", zero=False, padding=20) if numeric else alt.Undefined
+    scale: Any = (
+        alt.Scale(type="log" if is_log else "linear", zero=False, nice=not is_log, padding=20)
+        if numeric
+        else alt.Undefined
+    )
     base = alt.Chart(alt.Data(values=table)).encode(
         x=alt.X("value:Q" if numeric else "value:N", axis=across, scale=scale, sort=None),
         y=alt.Y("result:Q", title=metric, scale=alt.Scale(zero=False, padding=20), axis=METRIC_AXIS),
