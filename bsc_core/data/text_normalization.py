@@ -94,12 +94,12 @@ def find_words(texts: Iterable[str], words: str) -> Mask:
     """Return whether each text has all of these words, ignoring case; (N,), all false without a word.
 
     If no text has them as complete words, texts that contain them within longer words match, as do texts of languages
-    that do not separate words.
+    that do not separate words. The time is linear in the length of the texts.
     """
-    folded, wanted = [text.casefold() for text in texts], words.casefold().split()
-    candidates = np.array([bool(wanted) and all(word in text for word in wanted) for text in folded], dtype=bool)
-    patterns = [regex.compile(rf"(?<!\w){regex.escape(word)}(?!\w)") for word in wanted]
-    complete = candidates.copy()
-    for number in np.flatnonzero(candidates).tolist():
-        complete[number] = all(pattern.search(folded[number]) for pattern in patterns)
-    return complete if complete.any() else candidates
+    wanted = set(words.casefold().split())
+    contained, complete = [], []
+    for text in map(str.casefold, texts):
+        is_contained = bool(wanted) and all(word in text for word in wanted)
+        contained.append(is_contained)
+        complete.append(is_contained and wanted.issubset({*re.findall(r"\w+", text), *text.split()}))
+    return np.array(complete if any(complete) else contained, dtype=bool)

@@ -82,3 +82,9 @@ def test_punctuation_does_not_distinguish_texts(left, right):
 def test_words_are_found_as_complete_words_first(words: str, expected: list[bool]) -> None:
     texts = ["My cat.", "I catch a cold", "a.b* is a pattern", "The CAT sat", "\u6771\u4eac"]
     assert find_words(texts, words).tolist() == expected
+
+
+def test_finding_words_within_a_long_word_needs_linear_time():
+    words = " ".join("a" * length for length in range(1, 19))
+    texts = ["a" * 2_000_000 + " " + words, "a" * 2_000_000]
+    assert find_words(texts, words).tolist() == [True, False]

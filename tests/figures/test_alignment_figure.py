@@ -68,3 +68,9 @@ def test_axes_of_equal_models_have_a_range() -> None:
     ).to_dict()
     low, high = figure["layer"][0]["encoding"]["x"]["scale"]["domain"]
     assert low < high
+
+
+def test_a_single_model_has_a_label() -> None:
+    figure = alignment.alignment_figure(alignment.alignment_table(NAMES[:1], [1.1], [-3.7], ["a"])).to_dict()
+    [rows] = figure["datasets"].values()
+    assert [(row["label"], row["outside"]) for row in rows] == [("Before", 1)]

@@ -95,7 +95,7 @@ def alignment_figure(
     names = list(table["model"])
     table = table.assign(label=[name.removeprefix("Epoch ").partition(" ")[0][:LABEL_LENGTH] for name in names])
     x = table["uniformity"].to_numpy()
-    to_next = np.append(x[:-1] - x[1:], x[-1:] - x[-2:-1])  # of the last point, to the one before
+    to_next = x - np.append(x[1:], x[-2:][:1])  # of the last point, to the one before
     table = table.assign(outside=np.where(to_next < 0, -1, 1))
     colors = theme.cycle(colors, len(names))
     legend = alt.Legend(orient="bottom", columns=1, labelLimit=220)
