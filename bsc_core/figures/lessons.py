@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from bsc_core.figures import theme
 
-METRIC_COLORS = (theme.QUERY, theme.DOCUMENT, theme.FALSE_NEGATIVE, theme.OLIVE, "#8A6BD1", theme.SKY)
-"""Colors of metrics and queries that are not in PAIR_COLORS; each has a contrast of 3:1 in both themes."""
+METRIC_COLORS = theme.WITHOUT_MEANING
+"""Colors of metrics and queries that are not in PAIR_COLORS."""
 PAIR_COLORS = {"positive": theme.POSITIVE, "false negative": theme.FALSE_NEGATIVE}
 NEGATIVE_COLORS = (theme.FALSE_NEGATIVE, theme.HARD_NEGATIVE, theme.REFERENCE)
 CLASS_COLORS = {"entailment": theme.POSITIVE, "neutral": theme.REFERENCE, "contradiction": theme.HARD_NEGATIVE}

@@ -24,8 +24,8 @@ def test_metrics_are_drawn_over_the_setting_with_a_rule_at_its_value() -> None:
     assert {"setting": 0.5} in rows
     assert sum("metric" in row for row in rows) == 6
     scales = json.dumps(figure)
-    assert theme.QUERY in scales
-    assert theme.DOCUMENT in scales
+    assert lessons.METRIC_COLORS[0] in scales
+    assert lessons.METRIC_COLORS[1] in scales
 
 
 def test_a_setting_over_decades_has_a_logarithmic_axis() -> None:

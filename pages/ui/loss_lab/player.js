@@ -52,7 +52,7 @@ class RunView {
       const dot = svg("circle", { r: 6.5, class: i < pairs ? "query" : "document" }, svg("title", {}, texts[i]));
       return this.data.circle ? this.draggable(dot, i) : dot;
     });
-    this.names = range(2 * pairs, (i) => svg("text", { class: "name" }, (i % pairs) + 1));
+    this.names = range(2 * pairs, (i) => svg("text", { class: i < pairs ? "name" : "name on-document" }, (i % pairs) + 1));
     this.circle = svg("circle", { cx: SIZE / 2, cy: SIZE / 2, class: "circle" });
     this.plane.append(svg("defs", {}, tip), this.circle, ...this.links, ...this.arrows, ...this.dots, ...this.names);
   }
