@@ -19,7 +19,7 @@ import numpy.typing as npt
 from filelock import FileLock
 
 from bsc_core.data.dataset import DatasetSplits, PairDataset, concatenate_rows
-from bsc_core.data.io.tables import read_table
+from bsc_core.data.io.tables import max_line, read_table
 from bsc_core.data.schema.classes import NLI
 from bsc_core.data.text_normalization import normalize_text
 from bsc_core.errors import ColumnError, DataError, FileFormatError
@@ -135,8 +135,11 @@ def add_decisions(path: Path | str, decisions: Sequence[Decision]) -> None:
     A decision without a time gets the present one.
 
     Raises:
-        InputError: As `read_decisions`, or the file has other columns or none of decisions.
+        InputError: As `read_decisions`, or the file has other columns or none of decisions, or the texts of a decision
+            are longer than a row that can be read.
     """
+    if any(2 * sum(len(text.encode()) for text in decision.pair) > max_line() for decision in decisions):
+        raise DataError("the texts of this pair are too long for a file of decisions; shorten them in the data")
     now = datetime.now(UTC).isoformat(timespec="seconds")
     with _lock(path):
         decided = {decision.pair: decision for decision in _existing(path)}

@@ -252,3 +252,12 @@ def test_decisions_change_nli_classes_too() -> None:
 def test_spaces_at_the_ends_of_decided_texts_do_not_matter(write) -> None:
     path = write("marks.tsv", "query\tdocument\tdecision\n a\tx \tpositive\n")
     assert [one.pair for one in read_decisions(path)] == [("a", "x")]
+
+
+def test_a_decision_that_could_not_be_read_again_is_refused(tmp_path):
+    path = tmp_path / "decisions.tsv"
+    with pytest.raises(DataError, match="too long for a file of decisions"):
+        add_decisions(path, [Decision("q", "long " * 2_000_000)])
+    assert not path.exists()
+    add_decisions(path, [Decision("q", '"' * 2_000_000)])  # quotation marks are doubled in the file
+    assert len(read_decisions(path)) == 1

@@ -445,7 +445,7 @@ def _value_chunks(
         yield Table(source.name, tuple(values), cells_of(values), lines, (), nested, "row", not_read=not_read)
 
 
-def _max_line() -> int:
+def max_line() -> int:
     """Return the maximum number of bytes of a line, and of characters of a row over several lines."""
     text = os.environ.get(MAX_LINE_MB, "").strip() or str(DEFAULT_LINE_MB)
     try:
@@ -473,7 +473,7 @@ class _CheckedStream(io.BufferedIOBase):
             sizes: Sizes of the files that are read together.
         """
         self.stream, self.raw, self.name, self.newline, self.sizes = stream, raw, source, newline, sizes
-        self.limit, self.line, self.line_bytes, self.bytes = _max_line(), 1, 0, 0
+        self.limit, self.line, self.line_bytes, self.bytes = max_line(), 1, 0, 0
 
     def readable(self) -> bool:
         return True
@@ -498,7 +498,7 @@ class _CheckedStream(io.BufferedIOBase):
 
 def _delimited_rows(lines: Iterable[str], file: Source, delimiter: str) -> Iterator[Any]:
     """Yield the names in the header, then each row with its first line, or its rejection; nothing for an empty text."""
-    csv.field_size_limit(limit := _max_line())
+    csv.field_size_limit(limit := max_line())
     source, of_row = file.name, list[str]()  # the lines of the present row
     reader = csv.reader(_recorded(lines, of_row, limit, file), delimiter=delimiter, strict=True)
     start = 1

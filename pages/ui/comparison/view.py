@@ -214,4 +214,5 @@ def url_parameters(runs: list[Run], view: ComparisonView) -> list[tuple[str, str
     parameters = [("run", first), *(("compare", other) for other in others)]
     if group := st.query_params.get(table.GROUP):
         parameters.append((table.GROUP, group))
-    return [*parameters, *view.url_parameters, *query_differences.url_parameters(view)]
+    part = [(PART, str(value))] if (value := st.session_state.get(PART)) else []
+    return [*parameters, *part, *view.url_parameters, *query_differences.url_parameters(view)]
