@@ -51,6 +51,7 @@ def metrics_figure(
     logarithmic: bool = False,
     height: int = 280,
     together: str | None = None,
+    single: tuple[str, str] | None = None,
 ) -> alt.LayerChart:
     """Plot metrics (output of `metric_table`) over a setting, with a vertical rule at its selected value.
 
@@ -66,10 +67,13 @@ def metrics_figure(
         logarithmic: Whether the x-axis is logarithmic.
         height: Height in pixels.
         together: Name in the legend of all metrics, drawn in one color; None gives each its own name and color.
+        single: Metric that is not drawn together with the others, and its name in the legend.
     """
     scale = alt.Scale(type="log" if logarithmic else "linear", nice=False)
     settings = list(dict.fromkeys(table["setting"]))
     table = table.assign(series=table["metric"] if together is None else together)
+    if single is not None:
+        table.loc[table["metric"] == single[0], "series"] = single[1]
     ticks = {}
     if logarithmic and len(settings) <= MAX_TICKS:
         ticks = {"axis": alt.Axis(values=settings, format="~g")}
@@ -88,6 +92,8 @@ def metrics_figure(
         tooltip=["metric:N", alt.Tooltip("setting:Q", title=axis), alt.Tooltip("value:Q", format=".3f")],
     )
     names = list(dict.fromkeys(table["metric"])) if together is None else [together]
+    if single is not None:
+        names = [single[1], *names]
     colors = [
         PAIR_COLORS.get(name, color) for name, color in zip(names, theme.cycle(METRIC_COLORS, len(names)), strict=True)
     ]
@@ -153,9 +159,18 @@ def _bars(
 
 
 def classes_figure(
-    cosines: NDArray[np.floating], classes: NDArray[np.integer], names: Sequence[str], *, title: str, height: int = 280
+    cosines: NDArray[np.floating],
+    classes: NDArray[np.integer],
+    names: Sequence[str],
+    *,
+    title: str,
+    before: Sequence[float] = (),
+    height: int = 280,
 ) -> alt.LayerChart:
-    """Plot the cosine (N,) of premise and hypothesis by class (N,), an index into `names`, with each class mean."""
+    """Plot the cosine (N,) of premise and hypothesis by class (N,), an index into `names`, with each class mean.
+
+    before: mean of each class before training, as a diamond.
+    """
     table = pd.DataFrame({"cosine": cosines, "class": [names[number] for number in classes]})
     colors = alt.Scale(domain=list(names), range=[CLASS_COLORS.get(name, theme.QUERY) for name in names])
     base = alt.Chart(table).encode(
@@ -165,7 +180,15 @@ def classes_figure(
     cosine = alt.X("cosine:Q", title=axis, scale=alt.Scale(domain=[-1, 1]))
     points = base.mark_point(size=70, opacity=0.9).encode(x=cosine, tooltip=[alt.Tooltip("cosine:Q", format=".3f")])
     means = base.mark_tick(thickness=4, size=44).encode(x=alt.X("mean(cosine):Q", title=axis))
-    return alt.layer(points, means).properties(title=title, height=height)
+    layers = [points, means]
+    if before:
+        earlier = base.properties(data=pd.DataFrame({"cosine": before, "class": list(names)}))
+        layers.append(
+            earlier.mark_point(shape="diamond", size=160, strokeWidth=2.5, opacity=1).encode(
+                x=cosine, tooltip=[alt.Tooltip("cosine:Q", title="mean before training", format=".3f")]
+            )
+        )
+    return alt.layer(*layers).properties(title=title, height=height)
 
 
 def grades_figure(

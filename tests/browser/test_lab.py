@@ -377,7 +377,8 @@ def test_a_masked_cell_says_why_it_left_and_a_weighted_one_its_factor(visit) -> 
     expect(visit.page.locator(".marks")).to_contain_text("excluded by the false-negative mask")
     row, column = np.argwhere(result.row_candidates & ~np.eye(len(batch), dtype=bool))[0]
     board.locator(f".panel.similarity .cell[data-cell='{row},{column}']").hover()
-    expect(card).to_contain_text(f"hardness weight: × {np.exp(result.bumps[row, column]):.1f}")
+    weight = result.bumps[row, column]
+    expect(card).to_contain_text(f"hardness weight: s/τ + {weight:.2f}, so exp(s/τ) × {np.exp(weight):.1f}")
 
 
 def test_the_mask_of_a_guide_says_what_the_guide_computed_and_needs_an_example_batch(visit) -> None:

@@ -59,6 +59,12 @@ def test_metrics_drawn_together_have_one_name_and_color_and_stay_separate_lines(
     lines = [layer for layer in figure["layer"] if layer["mark"]["type"] == "line"]
     assert lines[0]["encoding"]["color"]["scale"]["domain"] == ["each query"]
     assert lines[0]["encoding"]["detail"]["field"] == "metric"
+    settings = {"title": "t", "axis": "x", "value": "y", "together": "others"}
+    figure = drawn(lessons.metrics_figure(table, 0, single=("query 2", "the second"), **settings))
+    lines = [layer for layer in figure["layer"] if layer["mark"]["type"] == "line"]
+    scale = lines[0]["encoding"]["color"]["scale"]
+    assert scale["domain"] == ["the second", "others"]
+    assert len(set(scale["range"])) == 2
 
 
 def _has_dashes(layer: dict) -> bool:
@@ -85,6 +91,9 @@ def test_classes_are_all_drawn_in_their_colors() -> None:
     figure = json.dumps(drawn(classes))
     assert all(color in figure for color in lessons.CLASS_COLORS.values())
     assert all(name in figure for name in names)
+    classes = lessons.classes_figure(np.zeros(3), np.arange(3), names, title="t", before=[0.3, 0.2, 0.1])
+    tables = list(drawn(classes)["datasets"].values())
+    assert [{"cosine": cosine, "class": name} for cosine, name in zip((0.3, 0.2, 0.1), names, strict=True)] in tables
 
 
 def test_pairs_are_points_at_their_grade_and_cosine() -> None:

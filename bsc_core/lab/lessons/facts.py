@@ -33,6 +33,7 @@ from bsc_core.lab.lessons.negatives import (
 )
 from bsc_core.lab.lessons.training import (
     DIMENSIONS,
+    KEPT_SHARE,
     SEEDS,
     STEPS,
     circle_gaps,
@@ -238,15 +239,20 @@ def order_facts() -> Facts:
 def combined_facts() -> Facts:
     """Compare MSE, BSC and their sum with the encoder before training: MRR, and squared error of the grades.
 
-    The MRR is of held-out queries; the errors are of training pairs.
+    The MRR is of held-out queries; the errors are of training pairs, except held_error of MSE alone and mean_error of
+    always predicting the mean grade.
     """
+    held_out = sample_rows("graded_held_out")[0]
+    assert held_out.label is not None
     shares = {"untrained": None, "mse": 0.0, "both": SUM, "bsc": 1.0}
     mrr = {name: np.mean([one.mrr for one in graded_results(mu, held_out=True)]) for name, mu in shares.items()}
     errors = {name: np.mean([one.error for one in graded_results(mu)]) for name, mu in shares.items()}
     return {
         "mu": f"{SUM:g}",
         "seeds": str(SEEDS),
-        "held_out": str(len(np.unique(sample_rows("graded_held_out")[0].query))),
+        "held_out": str(len(np.unique(held_out.query))),
+        "held_error": decimal(float(np.mean([one.error for one in graded_results(0.0, held_out=True)]))),
+        "mean_error": decimal(float(np.var(held_out.label))),
         **{f"{name}_mrr": decimal(float(value)) for name, value in mrr.items()},
         **{f"{name}_error": decimal(float(value)) for name, value in errors.items()},
     }
@@ -331,7 +337,7 @@ def matryoshka_facts() -> Facts:
     """Compare the MRR of cut and full vectors on held-out questions, trained with and without Matryoshka.
 
     better: numbers of dimensions with which Matryoshka is better than before training for each seed. worse: those with
-    which it is worse on average.
+    which it is worse on average. mixed: the others. trained: queries of a subset.
     """
     kinds = {"untrained": None, "plain": False, "nested": True}
     at = DIMENSIONS.index(CUT)
@@ -345,12 +351,14 @@ def matryoshka_facts() -> Facts:
         facts |= {f"{name}_cut": decimal(float(mean[at])), f"{name}_full": decimal(float(mean[-1]))}
     change = mrr["nested"] - mrr["untrained"]
     ranges = {"better": change.min(axis=0) > 0, "worse": change.mean(axis=0) < 0}
+    ranges["mixed"] = ~ranges["better"] & ~ranges["worse"]
     facts |= {
         name: _listed([str(number) for number, is_in in zip(DIMENSIONS, inside, strict=True) if is_in])
         for name, inside in ranges.items()
     }
     return facts | {
         "cut": str(CUT),
+        "trained": str(round(KEPT_SHARE * len(np.unique(sample_rows("questions")[0].query)))),
         "dimensions": _listed([str(number) for number in DIMENSIONS[:-1]]),
         "full": str(DIMENSIONS[-1]),
         "held_out": str(len(sample_rows("questions_held_out")[0])),

@@ -62,6 +62,7 @@ from bsc_core.lab.lessons.negatives import (
     probabilities,
     pulls,
     removed_counts,
+    removed_gradient,
     shares_by_rank,
     weighted,
 )
@@ -94,6 +95,7 @@ LEAST_PROBABILITY = 0.01
 LARGE_MARGIN = min(margin for margin in MARGINS if margin > FARTHEST)
 TEMPERATURES = tuple(np.round(np.geomspace(0.01, 10, 31), 3).tolist())
 LOW, ABOVE = 270, 230  # height in pixels of each of two figures, and of figures above a slider with matrices
+VERY_LOW = 150  # height in pixels of a figure above a slider with circles
 BARS = 130  # height in pixels of figures with two bars
 ORDERS = {"both": "both", "random": "random", "nearest": "nearest"}
 TREATMENTS = {"negative": "counts as a negative", "excluded": "is excluded"}
@@ -296,9 +298,12 @@ def _temperature(key: str) -> None:
     queries = {str(row + 1): str(row + 1) for row in range(len(preset_batch("confusable")))}
     locked = st.session_state[LOCKED]
     first = typical_query() if locked else spread_query()
-    row = int(_choice("Query", queries, f"{key}.row", ROW, start=str(first + 1))) - 1
+    of_query, of_temperature = display.columns(2, min_width=270)  # one row, so that the figures are visible with it
+    with of_query:
+        row = int(_choice("Query", queries, f"{key}.row", ROW, start=str(first + 1))) - 1
     start = min(TEMPERATURES, key=lambda value: abs(value - (USUAL if locked else LOW_TEMPERATURE)))
-    temperature = _slider("Temperature", TEMPERATURES, key, start)
+    with of_temperature:
+        temperature = _slider("Temperature", TEMPERATURES, key, start)
     pictures, caption = _shares_of_negatives(row, temperature)
     if locked:
         _show(pictures, caption)
@@ -366,7 +371,7 @@ def _hardness(selected: str) -> tuple[list[Picture], str]:
     shares = ", ".join(f"{formatting.percent(hard_share(name))} with {batches[name]}" for name in shown)
     sentences = f"Queries whose hardest negative has a cosine of at least {level:g} (the dashed line): {shares}."
     width = hardness["edges"][1] - hardness["edges"][0]
-    value = f"share per step of {width:g}"
+    value = f"share of the queries (bins of {width:g})"
     figure = plan_figures.hardness_figure(table, shown=shown, height=230, threshold=level, value=value)
     figure = figure.properties(title="Hardest negative of each query")
     alt = f"Histogram of the cosine to the hardest negative in a batch. {sentences}"
@@ -438,7 +443,11 @@ def _mean(results: Sequence[object], metric: str) -> float:
 
 
 def _margins(key: str) -> None:
-    _show(*_active_triplets(_circles(key, min(GRID, key=lambda value: abs(value - LARGE_MARGIN)))))
+    figure = st.container()  # above the slider, so that it is visible with the circles
+    pictures, caption = _active_triplets(_circles(key, min(GRID, key=lambda value: abs(value - LARGE_MARGIN))))
+    with figure:
+        _show(pictures)
+    st.caption(caption)
 
 
 def _circles(key: str, start: float) -> float:
@@ -481,7 +490,7 @@ def _active_triplets(margin: float) -> tuple[list[Picture], str]:
     table = figures.metric_table(list(GRID), shares)
     title, value = "Triplets that violate the margin", "share of the triplets"
     figure = figures.metrics_figure(
-        table, margin, title=title, axis="margin", value=value, value_format="%", logarithmic=True
+        table, margin, title=title, axis="margin", value=value, value_format="%", logarithmic=True, height=VERY_LOW
     )
     active = [formatting.percent(active_share(batch, margin, distance)) for distance in DISTANCES]
     return [_picture("margins", figure, "Share of active triplets by margin and distance.", table)], (
@@ -516,8 +525,8 @@ def _cosines_by_class(mix: float) -> tuple[list[Picture], str]:
     )
     picture = _picture("classes.nearest", figure, "Share of premises by the weight of SCL.", table)
     first = class_results(mix, held_out=False)[0]
-    title = "Cosine to the premise (bar: mean)"
-    figure = figures.classes_figure(first.cosines, first.classes, NLI, title=title)
+    title, means_before = "Cosine to the premise, training pairs", class_results(None, held_out=False)[0].means
+    figure = figures.classes_figure(first.cosines, first.classes, NLI, title=title, before=list(means_before))
     classes = _picture("classes.training", figure, "Cosine of premise and hypothesis by class, with the means.")
     (nearest, before, accuracy), (held_nearest, held_before, held_accuracy) = shares.values()
     return [picture, classes], (
@@ -525,7 +534,7 @@ def _cosines_by_class(mix: float) -> tuple[list[Picture], str]:
         f"the held-out premises. Before training, it is nearest for {before} and {held_before}. The classifier "
         f"predicts the class of {accuracy} of the training and {held_accuracy} of the held-out pairs. Means over "
         f"{SEEDS} training subsets; bands: their range; dashed: held-out premises before training. The cosines are "
-        "those of the training pairs of the first subset."
+        "those of the first subset; bar: mean of the class, diamond: its mean before training."
     )
 
 
@@ -541,10 +550,12 @@ def _removed_negatives(margin: float) -> tuple[list[Picture], str]:
     counts = [f"{removed[kind]} of {cells.sum()} {kind}" for kind, cells in kinds_of_negatives().items()]
     excluded = f"{', '.join(counts[:-1])} and {counts[-1]}" if any(removed.values()) else "no negative"
     why = "" if any(removed.values()) else " No cosine of a negative exceeds that of the positive by that much."
+    gradient = formatting.percent(removed_gradient(margin))
+    lost = f" Without it, they include {gradient} of the gradient on all irrelevant documents."
     title = f"Negatives of {len(gaps)} queries (shaded: excluded by the mask)"
     figure = figures.limit_figure(values, margin, title=title, axis="cosine of the positive minus that of the negative")
     return [_picture("mask", figure, f"{title}. {'; '.join(names.values())}.")], (
-        f"At a margin of {f'{margin:g}'.replace('-', MINUS)}, the mask excludes {excluded}.{why}"
+        f"At a margin of {f'{margin:g}'.replace('-', MINUS)}, the mask excludes {excluded}.{why or lost}"
     )
 
 
@@ -554,14 +565,15 @@ def _hardness_weights(key: str) -> None:
     above = st.container()
     start = 0.0 if st.session_state[LOCKED] else STRENGTH
     strength = _lab(key, batch, settings, panels=panels, name="hardness_strength", values=STRENGTHS, start=start)
-    pictures, caption = _shares_by_strength(strength)
+    pictures, caption, compared = _shares_by_strength(strength)
+    locked = st.session_state[LOCKED]
     with above:
-        _show(pictures[:1] if st.session_state[LOCKED] else pictures, height=ABOVE)
-    st.caption(caption)
+        _show(pictures[:1] if locked else pictures, height=ABOVE)
+    st.caption(caption if locked else f"{caption} {compared}")
 
 
 @computed_once
-def _shares_by_strength(strength: float) -> tuple[list[Picture], str]:
+def _shares_by_strength(strength: float) -> tuple[list[Picture], str, str]:
     shares = np.stack([shares_by_rank(value) for value in STRENGTHS])  # (strengths, 3, B)
     table = figures.metric_table(STRENGTHS, _by_query(shares[:, 0], "confusable"))
     title, axis = "Share of the hardest negative", "hardness strength"
@@ -588,12 +600,18 @@ def _shares_by_strength(strength: float) -> tuple[list[Picture], str]:
     title = "Probability of the positive"
     figure = figures.metrics_figure(table, strength, title=title, axis=axis, value="probability")
     probability = f"{own.mean():.2f}" if own.mean() >= LEAST_PROBABILITY else f"below {LEAST_PROBABILITY:g}"
-    equal = f" Without weights, temperature {equal_temperature(strength):.3f} gives the same shares."
-    compared = " Lower temperature: the one that gives the negatives the same shares as the weights."
-    return [shares_picture, _picture("hardness.positive", figure, f"{title} by strength.", table)], (
-        f"At a hardness strength of {strength:g}: {', '.join(texts)} of the gradient on the negatives; mean "
-        f"probability of the positive {probability} (means of {len(own)} easily confused queries at temperature "
-        f"{USUAL:g}).{equal if strength else ''}{compared}"
+    compared = (
+        "Lower temperature: without weights, at the temperature that gives the negatives the same shares, here "
+        f"{equal_temperature(strength):.3f}."
+    )
+    return (
+        [shares_picture, _picture("hardness.positive", figure, f"{title} by strength.", table)],
+        (
+            f"At a hardness strength of {strength:g}: {', '.join(texts)} of the gradient on the negatives; mean "
+            f"probability of the positive {probability} (means of {len(own)} easily confused queries at temperature "
+            f"{USUAL:g})."
+        ),
+        compared,
     )
 
 
@@ -683,8 +701,10 @@ def _debiased(key: str) -> None:
 def _pulls_by_prior(prior: float) -> tuple[list[Picture], str]:
     negatives = np.stack([pulls(value)[1] for value in PRIORS])  # (priors, B)
     decoupled = [float(pulls(0.0, decoupled=True)[0].mean())] * len(PRIORS)
-    table = figures.metric_table(PRIORS, _by_query(negatives, "easy"))
+    by_query = _by_query(negatives, "easy")
+    table, names = figures.metric_table(PRIORS, by_query), list(by_query)
     title = "Gradient on the negatives of a query"
+    hardest = int(negatives[0].argmax())
     figure = figures.metrics_figure(
         table,
         prior,
@@ -692,15 +712,16 @@ def _pulls_by_prior(prior: float) -> tuple[list[Picture], str]:
         axis="debiased prior",
         value="gradient",
         baseline=("decoupled loss, without a prior", decoupled),
-        together="each query",
+        together="other queries",
+        single=(names[hardest], f"query {hardest + 1}"),
     )
     pictures = [_picture("debiased.negatives", figure, f"{title} by prior.", table)]
     remaining = negatives[PRIORS.index(prior)] > 0
     return pictures, (
         f"At a prior of {prior:g}: {remaining.sum()} of {len(remaining)} queries have a gradient on their negatives. "
-        "Each curve is the sum of the gradients on the negatives of a query. The absolute gradient on its positive is "
-        "equally large before the bound. The matrix and the figure show the gradient of the loss of each query with "
-        "respect to the logits. Without a prior, it is one minus the probability of the positive."
+        "Each curve is the sum of the gradients on the negatives of a query. Without a prior, it is one minus the "
+        "probability of the positive. The absolute gradient on the positive is equally large before the bound. The "
+        "matrix and the figure show the gradient of the loss of each query with respect to the logits."
     )
 
 

@@ -24,7 +24,6 @@ NAMES = {  # explained in the claims that lessons cite
     "PFCC-S": "tweets and the checked claims that they repeat",
     "CQA-A": "questions and comments of a forum",
     "STSb": "pairs of sentences with grades of similarity",
-    "every denominator": "as negatives of every query",
 }
 
 
@@ -32,7 +31,7 @@ RESULTS = {
     "supported": "**supports** this",
     "smaller than claimed": "found a **smaller difference** than the paper",
     "contradicted": "**contradicts** this",
-    "ruled out": "found the compared models **practically equal** in at least one comparison",
+    "ruled out": "does **not support** this: in at least one comparison, the models are practically equal",
     "inconclusive": "is **inconclusive**: the difference is not clear",
     "not run yet": "has **not run yet**",
 }
