@@ -184,7 +184,7 @@ def classes_figure(
     if before:
         earlier = base.properties(data=pd.DataFrame({"cosine": before, "class": list(names)}))
         layers.append(
-            earlier.mark_point(shape="diamond", size=160, strokeWidth=2.5, opacity=1).encode(
+            earlier.mark_point(shape="diamond", filled=True, size=170, opacity=1).encode(
                 x=cosine, tooltip=[alt.Tooltip("cosine:Q", title="mean before training", format=".3f")]
             )
         )

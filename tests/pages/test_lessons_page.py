@@ -72,6 +72,11 @@ def test_a_link_with_a_guess_or_of_an_earlier_version_shows_the_answer(open_less
             "Before training, it is nearest for 48% and 65%. The classifier",
         ),
         ("mask-margin", {"at": "0.15"}, "At a margin of 0.15, the mask excludes 9 of 10 false negatives"),
+        (
+            "mask-margin",
+            {"at": "0.15"},
+            f"these irrelevant documents have {LESSONS['mask-margin'].facts()['wide_gradient']} of the gradient",
+        ),
         ("mask-margin", {"at": "-0.1"}, "At a margin of \N{MINUS SIGN}0.1, the mask excludes no negative."),
         ("hardness-weights", {"at": "10"}, "At a hardness strength of 10: hardest negative 77%"),
         ("hardness-weights", {"at": "20"}, "mean probability of the positive below 0.01"),
@@ -215,6 +220,14 @@ def test_after_a_guess_the_controls_have_the_values_of_the_answer(open_lessons: 
     text = lesson_text(app)
     assert f"Query {query}:" in text
     assert f"At temperature {facts['low']}, the hardest negative gets {facts['least_share']} of the gradient" in text
+
+
+def test_the_line_of_the_answer_is_explained_after_the_guess(open_lessons: Callable[..., AppTest]) -> None:
+    app = open_lessons(lesson="hardness-weights")
+    assert "Lower temperature:" not in lesson_text(app)
+    app.radio(key="lessons.hardness-weights.guess").set_value(0).run()
+    equal = float(LESSONS["hardness-weights"].facts()["equal"])
+    assert f"at the temperature that gives the negatives the same shares, here {equal:.3f}." in lesson_text(app)
 
 
 def test_a_click_in_the_list_opens_that_lesson() -> None:

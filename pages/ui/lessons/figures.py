@@ -95,7 +95,7 @@ LEAST_PROBABILITY = 0.01
 LARGE_MARGIN = min(margin for margin in MARGINS if margin > FARTHEST)
 TEMPERATURES = tuple(np.round(np.geomspace(0.01, 10, 31), 3).tolist())
 LOW, ABOVE = 270, 230  # height in pixels of each of two figures, and of figures above a slider with matrices
-VERY_LOW = 150  # height in pixels of a figure above a slider with circles
+VERY_LOW = 190  # height in pixels of a figure above a slider with circles
 BARS = 130  # height in pixels of figures with two bars
 ORDERS = {"both": "both", "random": "random", "nearest": "nearest"}
 TREATMENTS = {"negative": "counts as a negative", "excluded": "is excluded"}
@@ -525,7 +525,7 @@ def _cosines_by_class(mix: float) -> tuple[list[Picture], str]:
     )
     picture = _picture("classes.nearest", figure, "Share of premises by the weight of SCL.", table)
     first = class_results(mix, held_out=False)[0]
-    title, means_before = "Cosine to the premise, training pairs", class_results(None, held_out=False)[0].means
+    title, means_before = "Cosines of training pairs", class_results(None, held_out=False)[0].means
     figure = figures.classes_figure(first.cosines, first.classes, NLI, title=title, before=list(means_before))
     classes = _picture("classes.training", figure, "Cosine of premise and hypothesis by class, with the means.")
     (nearest, before, accuracy), (held_nearest, held_before, held_accuracy) = shares.values()
@@ -551,7 +551,7 @@ def _removed_negatives(margin: float) -> tuple[list[Picture], str]:
     excluded = f"{', '.join(counts[:-1])} and {counts[-1]}" if any(removed.values()) else "no negative"
     why = "" if any(removed.values()) else " No cosine of a negative exceeds that of the positive by that much."
     gradient = formatting.percent(removed_gradient(margin))
-    lost = f" Without it, they include {gradient} of the gradient on all irrelevant documents."
+    lost = f" Without the mask, these irrelevant documents have {gradient} of the gradient on all irrelevant ones."
     title = f"Negatives of {len(gaps)} queries (shaded: excluded by the mask)"
     figure = figures.limit_figure(values, margin, title=title, axis="cosine of the positive minus that of the negative")
     return [_picture("mask", figure, f"{title}. {'; '.join(names.values())}.")], (
