@@ -62,7 +62,7 @@ def test_the_title_summarizes_the_curve(values: list[float], title: str) -> None
             "The loss falls from 5.000 to 1.500 (means of the first and last fifth of the steps)",
         ),
         ([1.0, 9.0] * 10, "The loss has no clear trend: 5.000 at first, 5.000 at the end"),
-        ([3.0, 1.0], "The loss of 2 steps, 2.000 on average"),
+        ([3.0, 1.0], "The loss is 2.000 on average over 2 steps"),
         ([1.0], "The loss is 1.000"),
         ([], "The loss: no value yet"),
     ],
@@ -100,7 +100,7 @@ def test_a_view_smooths_uses_a_log_axis_and_the_training_time() -> None:
     assert (line["x"]["field"], line["x"]["title"]) == ("seconds", "training time (s)")
     assert line["y"]["scale"]["type"] == "log"
     assert (line["y"]["field"], raw["y"]["field"]) == ("value", "raw")
-    assert spec["title"] == "The loss of 3 steps, 1.500 on average"
+    assert spec["title"] == "The loss is 1.500 on average over 3 steps"
     compared = curves.step_curve({"a": [rows], "b": [rows]}, "loss", view).to_dict()
     assert {layer["encoding"]["color"]["legend"]["symbolOpacity"] for layer in compared["layer"]} == {1}
 
@@ -203,7 +203,7 @@ def test_titles_of_several_settings() -> None:
     assert curves.metric_curve({"cold": [[]]}, "mrr").to_dict()["title"] == "MRR on dev: no value yet"
     assert (
         curves.step_curve({"cold": [steps([2.0, 1.0])]}, "loss").to_dict()["title"]
-        == "The loss of 2 steps, 1.500 on average"
+        == "The loss is 1.500 on average over 2 steps"
     )
     assert curves.step_curve({"cold": [[]]}, "loss").to_dict()["title"] == "The loss: no value yet"
 

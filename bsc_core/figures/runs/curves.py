@@ -187,7 +187,7 @@ def step_curve(
     if len(single) >= MEAN_STEPS and field in NOISY:
         title = _trend_title(noun, single, unit_name)
     elif len(single) > 1 and field == "loss":
-        title = f"{noun} of {len(single)} steps, {_format(float(np.mean(single)))} on average"
+        title = f"{noun} is {_format(float(np.mean(single)))} on average over {len(single)} steps"
     else:
         ends = [one[-max(1, len(one) // 5) :] if field in NOISY else one[-1:] for one in values if one]
         of = " on average over the last fifth" if any(len(end) > 1 for end in ends) else ""
