@@ -382,8 +382,8 @@ def draw_pair_tables(batch: BatchView, source: BatchSource) -> None:
     decisions = decide.saved_decisions(source.false_negatives)
     hardest_tab, likely_tab, decisions_tab = st.tabs(TABS, on_change="rerun", **url.bound(TAB, TABS))
     with hardest_tab:
-        labeled = {"labeled negative": [one.labeled_negative for one in hardest]}
-        _draw_pairs(batch, hardest, "Hardest in-batch negatives", after=labeled)
+        labels = {"label": [_label(batch.dataset, one.query_row, one.document_row) for one in hardest]}
+        _draw_pairs(batch, hardest, "Hardest in-batch negatives", before=labels)
     with likely_tab:
         number = f"the first {MAX_LISTED}" if len(likely) == MAX_LISTED else str(len(likely))
         left_out = "queries without a positive document and pairs labeled negative are left out"
@@ -424,6 +424,7 @@ def _draw_pairs(
         column_config={
             "cosine": st.column_config.NumberColumn(format="%.3f", width=70),
             "positive": st.column_config.NumberColumn(format="%.3f", width=70, help="Cosine of the positive."),
+            "label": st.column_config.TextColumn(width=70, help="Label of these two texts in the data, if any."),
         },
         alt=name,
         selection_mode="single-row",

@@ -394,8 +394,8 @@ def _length_warnings(config: RunConfig, summary: DataSummary) -> Iterator[str]:
     if not summary.corpus and not summary.shape.labeled:
         yield (
             "There is no corpus and no label: each dev query searches only the documents of the "
-            f"{plural(summary.dev, 'dev pair')}. If they are few, metrics can be near 1 before training. To make the "
-            "search harder, import the data with a corpus, or increase the dev size."
+            f"{plural(summary.dev, 'dev pair')}. A search in few documents is easy, so metrics can be near 1 before "
+            "training. To make it harder, import the data with a corpus, or increase the dev size."
         )
 
 
