@@ -47,7 +47,8 @@ from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from streamlit.runtime import memory_media_file_storage
 from streamlit.runtime.app_session import AppSession
 from streamlit.runtime.media_file_manager import MediaFileMetadata
-from streamlit.runtime.scriptrunner_utils.script_requests import RerunData, ScriptRequests
+from streamlit.runtime.scriptrunner.script_runner import ScriptRunner
+from streamlit.runtime.scriptrunner_utils.script_requests import RerunData, ScriptRequests, ScriptRequestType
 from streamlit.runtime.session_manager import SessionClientDisconnectedError
 from streamlit.starlette import App
 from streamlit.web.server.server_util import get_cookie_secret
@@ -862,6 +863,29 @@ def _ignore_controls_of_timers() -> None:
     ScriptRequests.request_rerun = request_without_controls  # type: ignore[method-assign]
 
 
+def _ignore_timers_of_other_pages() -> None:
+    """Drop requests to draw a part of a page that the user has left.
+
+    The part can be one of every page, such as the active runs in the sidebar. Streamlit would then tell the browser
+    that the previous page is drawn, and the browser would remove all elements of the new one.
+    """
+    run_script, request_rerun = ScriptRunner._run_script, ScriptRequests.request_rerun
+
+    def run_for_current_page(runner: ScriptRunner, data: RerunData) -> None:
+        current = runner._pages_manager.current_page_script_hash
+        if not (data.fragment_id_queue and current and data.page_script_hash not in ("", current)):
+            run_script(runner, data)
+
+    def request_for_same_page(requests: ScriptRequests, data: RerunData) -> bool:
+        waiting = requests._rerun_data if requests._state == ScriptRequestType.RERUN else None
+        if data.is_auto_rerun and waiting is not None and waiting.page_script_hash != data.page_script_hash:
+            return True  # the user opens another page, which the request of the timer would replace
+        return request_rerun(requests, data)
+
+    ScriptRunner._run_script = run_for_current_page  # type: ignore[method-assign]
+    ScriptRequests.request_rerun = request_for_same_page  # type: ignore[method-assign]
+
+
 def _watch_no_files() -> None:
     """Watch no source files for a session that reconnects either; Streamlit does so whatever `fileWatcherType` is.
 
@@ -922,6 +946,7 @@ def main() -> int:
     _keep_downloads()
     _watch_no_files()
     _ignore_controls_of_timers()
+    _ignore_timers_of_other_pages()
     count_preparation()
     prepare_log()
     starlette_server.get_max_message_size_bytes = lambda: MAX_MESSAGE_BYTES  # of what clients send, also in parts

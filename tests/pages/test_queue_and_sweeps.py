@@ -160,7 +160,7 @@ def test_all_runs_of_a_sweep_are_stopped_together(runs: RunStore, trained: Run) 
     assert app.button(key=f"runs.sweep.stop.{GROUP}").label == "Stop 3 runs"
     click(app, f"runs.sweep.stop.{GROUP}")
     assert [runs.get(run.id).status().state for run in launched] == ["stopped"] * 3
-    assert [toast.value for toast in app.toast] == ["3 runs stopped; an active one stops after this step."]
+    assert [toast.value for toast in app.toast] == ["Stopping 3 runs. An active run ends after its current step."]
     assert f"runs.sweep.stop.{GROUP}" not in {button.key for button in app.button}
 
 

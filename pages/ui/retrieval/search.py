@@ -44,6 +44,7 @@ ModelPair = tuple[run_data.AnyModel, run_data.AnyModel]
 LINES_HELP = "A line connects the same document in both lists. A number is its rank where the other list lacks it."
 RATIO = "The largest win and the largest loss are the queries whose rank changed by the largest factor."
 LIST_LENGTH = 160  # characters of a document in a list
+SHORT_QUERY = 38  # characters that the search box shows
 MAX_CHANGED = 100  # listed queries whose rank changed
 CARD_LENGTH = 110  # characters of a text in a card
 # Document texts have the color of texts, not of axis labels, also right after the theme has changed. Two lists replace
@@ -287,6 +288,8 @@ def _ranks(search: Search) -> list[np.ndarray]:
 
 def draw_lists(search: Search, query: str) -> Results:
     """Draw the results of the query and return them."""
+    if len(query) > SHORT_QUERY:  # the search box cuts it
+        display.plain_text("Query", query)
     if not query_positions(search, query):
         queries = formatting.plural(len(search.task.query), f"{search.split} query", f"{search.split} queries")
         others = [name for name in search.data.splits if name != search.split and _has_query(search, name, query)]

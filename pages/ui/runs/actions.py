@@ -79,7 +79,7 @@ def _stop_all(runs: Sequence[Run]) -> None:
         _stop(run)
     if STOP_ERROR not in st.session_state:
         st.session_state[STOPPED] = (
-            f"{formatting.plural(len(runs), 'run')} stopped; an active one stops after this step."
+            f"Stopping {formatting.plural(len(runs), 'run')}. An active run ends after its current step."
         )
 
 

@@ -75,15 +75,18 @@ def select(all_runs: list[Run]) -> tuple[str | None, list[Run], list[Run]]:
         histograms, total = run_settings.load_histograms(without_resumed(runs), settings), len(runs)
         runs = [run for run in runs if all(one.contains(run.id) for one in histograms)]
         column = run_settings.select_grouping(settings)
-        selected = _select_runs([run.id for run in runs])
-    if not selected or len(runs) < total:  # the figures of selected runs start high on the page
-        run_settings.draw_histograms(histograms, runs, total)
-    if column is not None:
-        run_settings.draw_groups(runs, settings, column)
-    if runs:
-        draw_live(lambda: _draw_table(runs, selected), runs, newest=all_runs[0].id)
-    else:
-        st.caption("No run matches the filter.")
+    of_histograms, of_table = st.container(), st.container()
+    selected = _select_runs([run.id for run in runs])
+    with of_histograms:
+        if not selected or len(runs) < total:  # the figures of selected runs start high on the page
+            run_settings.draw_histograms(histograms, runs, total)
+        if column is not None:
+            run_settings.draw_groups(runs, settings, column)
+    with of_table:
+        if runs:
+            draw_live(lambda: _draw_table(runs, selected), runs, newest=all_runs[0].id)
+        else:
+            st.caption("No run matches the filter.")
     return group, runs, [data_cache.run_store().get(run_id) for run_id in selected]
 
 
@@ -212,7 +215,9 @@ def _draw_table(runs: list[Run], selected: list[str]) -> None:
     )
     shared = run_settings.equal_settings(settings)
     if shared and len(runs) > 1 and not selected:
-        st.caption(f"Equal in all {len(without_resumed(runs)):,} runs: {display.escaped(shared)}")
+        number = len(without_resumed(runs))
+        others = ", without those that were resumed" if number < len(runs) else ""
+        st.caption(f"Equal in all {number:,} runs{others}: {display.escaped(shared)}")
     if _current_selection(ids) != selected:  # a click reruns only this fragment; the rest of the page has to follow
         st.rerun(scope="app")
 
