@@ -62,7 +62,7 @@ def check_the_data(visit, sample_rows):
     expect(page.get_by_text(read, exact=True)).to_be_visible()
     expect(page.get_by_text("0 rejected", exact=True)).to_be_visible()
     expect(page.get_by_text(f"{len(data.train):,} training pairs", exact=True)).to_be_visible()
-    for line, query, document, *_ in visit.rows("Pairs of texts"):
+    for line, _, query, document, *_ in visit.rows("Pairs of texts"):
         assert (query, document) == (sample_rows[int(line)]["query"], sample_rows[int(line)]["document"])
     page.get_by_role("tab", name="Columns").click()
     roles = {row[0]: row[1] for row in visit.rows("Columns, their roles and examples")}

@@ -98,7 +98,7 @@ def test_texts_that_look_like_markup_are_shown_unchanged(visit, finished):
     page = visit.page
     query = f"{IMAGE} how do I bake bread"
     visit.open("data", dataset=finished.key, encoder="static")
-    assert visit.rows("Pairs of texts")[0][1].startswith(query)
+    assert visit.rows("Pairs of texts")[0][2].startswith(query)  # after line and label
     check_no_markup(page)
 
     visit.open("batches", dataset=finished.key, encoder="static", **{"batches.section": "One batch"})

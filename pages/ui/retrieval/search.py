@@ -412,7 +412,7 @@ def _draw_changed_queries(search: Search) -> None:
     if len(order) > MAX_CHANGED:  # as many wins as losses
         order = np.concatenate([order[: MAX_CHANGED // 2], order[-MAX_CHANGED // 2 :]])
     better, worse = formatting.plural(int((gain > 0).sum()), "query", "queries"), int((gain < 0).sum())
-    st.subheader(f"{better} with a better rank, {worse:,} with a worse one", anchor=False)
+    st.header(f"{better} with a better rank, {worse:,} with a worse one", anchor=False)
     left, right = model_names(search)
     queries = [search.text(search.task.query[position]) for position in order.tolist()]
     rows = [
