@@ -378,7 +378,8 @@ def test_a_masked_cell_says_why_it_left_and_a_weighted_one_its_factor(visit) -> 
     row, column = np.argwhere(result.row_candidates & ~np.eye(len(batch), dtype=bool))[0]
     board.locator(f".panel.similarity .cell[data-cell='{row},{column}']").hover()
     weight = result.bumps[row, column]
-    expect(card).to_contain_text(f"hardness weight: s/τ + {weight:.2f}, so exp(s/τ) × {np.exp(weight):.1f}")
+    sign = "\N{MINUS SIGN}" if weight < 0 else "+"
+    expect(card).to_contain_text(f"hardness weight: s/τ {sign} {abs(weight):.2f}, so exp(s/τ) × {np.exp(weight):.1f}")
 
 
 def test_the_mask_of_a_guide_says_what_the_guide_computed_and_needs_an_example_batch(visit) -> None:

@@ -315,7 +315,7 @@ class Board {
     return [
       `s = ${number(similarity[i][j])}`, `s/τ = ${number(logits[i][j], 2)}`,
       ...this.directionsAt(cell).map(({ direction, a, b, name }) => `p (${name}) = ${probability(direction, a, b)}`),
-      ...(bumps && i !== j && candidates[i][j] ? [`hardness weight: s/τ + ${number(bumps[i][j], 2)}, so exp(s/τ) × ${number(Math.exp(bumps[i][j]), 1)}`] : []),
+      ...(bumps && i !== j && candidates[i][j] ? [`hardness weight: s/τ ${bumps[i][j] < 0 ? "−" : "+"} ${number(Math.abs(bumps[i][j]), 2)}, so exp(s/τ) × ${number(Math.exp(bumps[i][j]), 1)}`] : []),
     ];
   }
 
