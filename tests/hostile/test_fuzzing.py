@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from bsc_core.config import RunConfig, flatten, make_config, read_config, read_sweep, to_toml
-from bsc_core.config.reading import parse_value, put
+from bsc_core.config.reading import parse_value, put, resolve_paths
 from bsc_core.data import read_pairs
 from bsc_core.data.io.tables import read_chunks, read_table
 from bsc_core.errors import BscError
@@ -154,12 +154,15 @@ def test_a_damaged_config_file_is_read_or_refused(content: bytes, overrides: lis
 
 
 @given(changes=st.dictionaries(st.sampled_from(KEYS), JSON, max_size=3))
+@example(changes={"data.corpus": "0"})
 @FILE
 def test_a_valid_config_is_the_same_after_writing_and_reading(changes: dict[str, Any], tmp_path: Path) -> None:
     values: dict[str, Any] = {"data": {"train": "/pairs.tsv"}}
     try:
         for key, value in changes.items():
             put(values, key, value, "test")
+        make_config(values)
+        resolve_paths(values, tmp_path)  # those of a file are relative to its folder
         config = make_config(values)
     except BscError:
         return
