@@ -30,6 +30,7 @@ from bsc_core.config.reading import HUB, check_toml
 from bsc_core.data.io.sources import is_hub_id
 from bsc_core.errors import BscError, ConfigError, InputError, RunNotFoundError
 from bsc_core.files import FileStamp, as_json, atomic_write, file_stamp, folder_bytes, read_regular, to_jsonable
+from bsc_core.formatting import shorten
 from bsc_core.paths import sample_data_folder
 from bsc_core.runs import Run, RunStore, parent_run_id, signed, verified
 
@@ -41,6 +42,7 @@ USER_HEADER = "X-Bsc-User"  # request header with `User.signed_in_as`; set by th
 EVERYONE = "*"
 BUILT_IN_ENCODERS = ("bundled", "static")
 ENCODER_FIELDS = ("encoder", "mask_guide", "second_opinion")  # fields of a config with an encoder
+MAX_NAME_LENGTH = 200  # of a model or dataset in an error message
 WEEK = 7 * 24 * 3600.0  # seconds
 _KEY_BYTES = 32
 _LOCK_FILE, _QUOTA_LOCK = ".users.lock", ".quota.lock"
@@ -462,7 +464,7 @@ class UploadedDataset:
 def uploaded_datasets(store: RunStore, user: User) -> dict[str, UploadedDataset]:
     """Return the datasets in the uploads that are shared with a user, by key, newest first; damaged ones are left out.
 
-    Their files need not be readable: see `may_read_files`.
+    Their files need not be readable: see `may_read_file`.
     """
     paths = store.uploads_folder.glob("*/dataset.json")
     datasets = {}
@@ -535,7 +537,7 @@ def check_still_shared(store: RunStore, run: Run) -> None:
     shared = shared_files(store, datasets.values())
     for path in config.data.files:
         if is_hub_id(path):
-            _check_hub(user, path.removeprefix(HUB).partition("?")[0])
+            check_hub(user, path.removeprefix(HUB).partition("?")[0])
         elif path not in shared and not may_read_file(store, user, path):
             raise InputError(f"{Path(path).name} is no longer shared with {name}; ask its owner to share the dataset")
     decisions = config.data.false_negatives
@@ -545,13 +547,20 @@ def check_still_shared(store: RunStore, run: Run) -> None:
         if (parent := parent_run_id(encoder)) is not None:
             UserRuns(user, store.root).get(parent)
         elif encoder not in BUILT_IN_ENCODERS:
-            _check_hub(user, encoder)
+            check_hub(user, encoder)
 
 
-def _check_hub(user: User, name: str) -> None:
-    if not user.may_open_hub("/".join(name.split("/")[:2])):
+def check_hub(user: User, name: str) -> None:
+    """Check that a user may open a model or dataset of the Hub; of a longer name, `owner/name` counts.
+
+    Raises:
+        InputError: The user may not open it.
+    """
+    name = "/".join(name.split("/")[:2])
+    if not user.may_open_hub(name):
         raise InputError(
-            f"{name[:200]} is no longer among the models and datasets of the Hub that {user.name} may open"
+            f"{shorten(name, MAX_NAME_LENGTH)}: not among the models and datasets of the Hub that you may open; ask "
+            "the owner of this app to add it to `hub` in users.toml"
         )
 
 

@@ -15,7 +15,7 @@ from bsc_core.config import DataConfig
 from bsc_core.data import PairDataset
 from bsc_core.runs import RunStore
 from pages.ui.components import data_cache
-from pages.ui.data import uploads
+from pages.ui.data import overview, uploads
 from tests.helpers.pages import click, figure_titles, open_page, page_text, table_with
 
 
@@ -136,3 +136,15 @@ def test_rows_are_found_by_words_label_and_split(runs: RunStore) -> None:
     app.segmented_control(key="data.rows.split").set_value("dev")
     app.text_input(key="data.rows.find").set_value("no such words").run()
     assert f"0 of {len(data.dev):,} rows." in page_text(app)
+
+
+def test_the_page_of_the_training_rows_does_not_apply_to_those_of_dev(
+    runs: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(overview, "ROWS_SHOWN", 50)
+    app = open_page("data", dataset="sample", **{"data.rows.page": "10"})  # dev has four
+    dev = data_cache.dataset_splits("sample").dev
+    app.segmented_control(key="data.rows.split").set_value("dev").run()
+    assert not app.exception
+    assert "Not everything in this link can be used" not in page_text(app)
+    assert table_with(app, "query")["line"].tolist() == dev.line[:50].tolist()

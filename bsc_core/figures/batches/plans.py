@@ -18,6 +18,7 @@ _STRATEGIES = ("sequential", "words", "clusters", "cuthill_mckee", "communities"
 STRATEGY_COLORS = {
     "random": theme.REFERENCE,
     "nearest": theme.HARD_NEGATIVE,
+    # without the third color, which is similar to that of nearest
     **dict(zip(_STRATEGIES, (*theme.WITHOUT_MEANING[:2], *theme.WITHOUT_MEANING[3:]), strict=True)),
     POSITIVES: theme.POSITIVE,
 }

@@ -331,7 +331,7 @@ def draw_pinned_pair(batch: BatchView, source: BatchSource) -> None:
             display.plain_text(name, _text(dataset, "document", query))
             _draw_decision(pair, source, kind, batch.number)
         if not pair.in_batch:
-            st.caption("This pair is not in this batch, because rows of a marked pair are never in the same batch.")
+            st.caption("This pair is not in this batch: the rows of a positive or dropped pair never share a batch.")
         st.caption("Click a cell to pin it.")
 
 
@@ -366,10 +366,10 @@ def _draw_decision(pair: PinnedPair, source: BatchSource, kind: str, number: int
                 "the row out of training."
             )
 
-        def keep_pinned(saved: str) -> None:
+        def keep_pinned(sentence: str) -> None:
             _pin(number, (pair.dataset, pair.query_row, pair.document_row))
             st.session_state[DECIDED] = True
-            st.toast(f"{saved} The plans are being updated.", icon=":material/flag:")
+            st.toast(f"{sentence} The plans are being updated.", icon=":material/flag:")
             revise()
 
         decide.draw_control(source.false_negatives, pair.texts, saved, key="batches.decide", on_save=keep_pinned)

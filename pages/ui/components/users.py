@@ -19,6 +19,7 @@ from bsc_core.runs import Run, RunStore, parent_run_id
 from bsc_core.users import (
     BUILT_IN_ENCODERS,
     EVERYONE,
+    MAX_NAME_LENGTH,
     OWNER,
     SHARED,
     USER_HEADER,
@@ -27,6 +28,7 @@ from bsc_core.users import (
     UserRuns,
     check_dataset_number,
     check_disk,
+    check_hub,
     check_quota,
     dataset_access,
     encoder_names,
@@ -44,7 +46,6 @@ ABSOLUTE = re.compile(r"(?<![\w./~])/(?:[^\s/:;,()'\"]+/)+")  # the folders of a
 NO_SHARED_RUN = "No finished run is shared with you yet."
 SIGN_OUT = """<a href="/sign-out" target="_self" style="color: inherit; font-size: 0.875rem">Sign out</a>"""
 _SIGNED_IN = "users.signed_in"  # session key: the user for whom the session was opened
-MAX_NAME_LENGTH = 200  # of a model in an error message
 
 
 def is_shared() -> bool:
@@ -130,7 +131,7 @@ def check_source(source: str) -> None:
         return
     hub_name = name.removeprefix(HUB).partition("?")[0]
     if user.may_launch and is_hub_id(name) and is_hub_name(hub_name):
-        _check_hub(user, "/".join(hub_name.split("/")[:2]))
+        check_hub(user, hub_name)
         return
     raise InputError("only the owner of this app may read files of the server by path; upload the file instead")
 
@@ -148,20 +149,12 @@ def check_encoder(name: str) -> None:
         UserRuns(user).get(run_id)
         return
     if user.may_launch and is_hub_name(name) and name.count("/") < 2:  # a longer name is a path, also in other folders
-        _check_hub(user, name)
+        check_hub(user, name)
         return
     raise InputError(
         f"{shorten(name, MAX_NAME_LENGTH)}: only the owner of this app may load models from folders of the server; "
         "choose a built-in encoder, a run, or a model of the Hub"
     )
-
-
-def _check_hub(user: User, name: str) -> None:
-    if not user.may_open_hub(name):
-        raise InputError(
-            f"{shorten(name, MAX_NAME_LENGTH)}: not among the models and datasets of the Hub that you may open; ask "
-            "the owner of this app to add it to `hub` in users.toml"
-        )
 
 
 def is_hub_name(name: str) -> bool:

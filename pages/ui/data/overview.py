@@ -44,7 +44,7 @@ EXPORT = "data.export"
 PAGE = "page"  # end of the key of the page of a table
 SPLIT, FIND, LABEL = "data.rows.split", "data.rows.find", "data.rows.label"
 MAX_FIND = 200  # characters of the words to find
-PARAMETERS = (f"{EXPORT}.*", "data.step", f"data.rows.{PAGE}", SPLIT, FIND, LABEL, f"data.finding.*.{PAGE}")
+PARAMETERS = (f"{EXPORT}.*", "data.step", f"data.rows*.{PAGE}", SPLIT, FIND, LABEL, f"data.finding.*.{PAGE}")
 
 
 def summaries(data: DatasetSplits, findings: list[AuditFinding]) -> None:
@@ -144,7 +144,8 @@ def _draw_rows(data: DatasetSplits) -> None:
     splits = list(data.splits)
     with st.container(horizontal=True, vertical_alignment="bottom"):
         split = st.segmented_control("Rows of", splits, default=splits[0], required=True, **url.bound(SPLIT, splits))
-        dataset = data.splits[split if split in splits else splits[0]]
+        split = split if split in splits else splits[0]
+        dataset = data.splits[split]
         words = st.text_input(
             "Find words",
             max_chars=MAX_FIND,
@@ -160,7 +161,7 @@ def _draw_rows(data: DatasetSplits) -> None:
         columns = [column[rows] for column in dataset.text_columns]
         rows = rows[np.isin(columns, _texts_with(dataset.texts, words)).any(axis=0)]
     if not kind and not words.strip():
-        pairs_table(dataset, rows, key="data.rows")
+        pairs_table(dataset, rows, key="data.rows" if split == splits[0] else f"data.rows.{split}")  # each has pages
         return
     number = f"{formatting.count(len(rows))} of {formatting.plural(len(dataset), 'row')}"
     st.caption(number + (f", the first {ROWS_SHOWN} are shown." if len(rows) > ROWS_SHOWN else "."))

@@ -215,9 +215,8 @@ def _draw_table(runs: list[Run], selected: list[str]) -> None:
     )
     shared = run_settings.equal_settings(settings)
     if shared and len(runs) > 1 and not selected:
-        number = len(without_resumed(runs))
-        others = ", without those that were resumed" if number < len(runs) else ""
-        st.caption(f"Equal in all {number:,} runs{others}: {display.escaped(shared)}")
+        others = ", without those that were resumed" if resumed else ""
+        st.caption(f"Equal in all {len(latest):,} runs{others}: {display.escaped(shared)}")
     if _current_selection(ids) != selected:  # a click reruns only this fragment; the rest of the page has to follow
         st.rerun(scope="app")
 
