@@ -10,7 +10,8 @@ page_layout.setup_page(
 )
 
 lesson = view.select()
-reading, figure = st.columns([2, 3])
+with st.container(key="lessons-body"):
+    reading, figure = st.columns([2, 3])
 with reading:
     view.heading(lesson)
     is_open = view.question(lesson) or view.is_known(lesson)

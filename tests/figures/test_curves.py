@@ -247,6 +247,13 @@ def test_a_run_that_was_evaluated_within_an_epoch_has_steps() -> None:
     ]
 
 
+def test_a_run_with_a_single_step_has_a_marker_next_to_longer_runs() -> None:
+    rows = [{"kind": "step", "step": step, "loss": 1.0 / step} for step in range(1, 9)]
+    layers = curves.step_curve({"long": [rows], "short": [rows[:1]]}, "loss").to_dict()["layer"]
+    (marker,) = [layer for layer in layers if layer["mark"]["type"] == "point"]
+    assert marker["transform"] == [{"filter": {"field": "run", "oneOf": ["short"]}}]
+
+
 def test_the_merge_curve_shows_target_and_general_score_and_a_rule_at_alpha() -> None:
     points = [{"alpha": alpha, "dev": alpha / 2, "general_score": 1 - alpha} for alpha in (0.0, 0.5, 1.0)]
     text = str(curves.merge_curve(points, "mrr", 0.5).to_dict())

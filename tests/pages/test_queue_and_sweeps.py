@@ -157,7 +157,7 @@ def open_tab(name: str) -> AppTest:
 def test_all_runs_of_a_sweep_are_stopped_together(runs: RunStore, trained: Run) -> None:
     launched = launch_group(runs, [trained.config()] * 3, GROUP, over=[])
     app = open_page("runs", group=GROUP)
-    assert app.button(key=f"runs.sweep.stop.{GROUP}").label == "Stop 3 runs"
+    assert app.button(key=f"runs.sweep.stop.{GROUP}").label == "Stop 3 runs now"
     click(app, f"runs.sweep.stop.{GROUP}")
     assert [runs.get(run.id).status().state for run in launched] == ["stopped"] * 3
     assert [toast.value for toast in app.toast] == ["Stopping 3 runs. An active run ends after its current step."]

@@ -212,6 +212,10 @@ def test_a_document_of_the_results_is_marked_as_relevant_for_the_dataset(runs: R
     assert [toast.value for toast in app.toast] == ["Decision saved: positive. New runs of this dataset use it."]
     marked = table_with(app, "Relevant").query("Relevant == '★'")["Document"].tolist()
     assert document in marked, "the search of the dataset does not use the decision"
+    app.segmented_control(key="retrieval.decide").set_value("true_negative").run()
+    marked = table_with(app, "Relevant").query("Relevant == '✗'")["Document"].tolist()
+    assert document in marked
+    assert "✗: labeled as not relevant." in page_text(app)
     app.segmented_control(key="retrieval.decide").set_value(None).run()
     assert read_decisions(path) == []
     app.text_input(key="retrieval.query").set_value("a query that is not in the data").run()

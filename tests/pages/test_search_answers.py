@@ -254,7 +254,9 @@ def test_a_typed_query_finds_documents_of_all_splits_and_one_of_the_data_those_o
 
 def test_a_list_has_the_ranks_the_cosines_and_the_start_of_long_texts() -> None:
     hits = [ranks.Hit(1, "one", 0.9, True, 11), ranks.Hit(2, "word " * 100, 0.8, False)]
-    first, second = search_ui.list_text(hits).split("\n")
+    hits.append(ranks.Hit(3, "three", 0.7, False, 1, True))
+    first, second, third = search_ui.list_text(hits).split("\n")
+    assert third == "3. 0.700 (other rank 1) ✗ three"
     assert first == "1. 0.900 (other rank 11) ★ one"
     assert second.startswith("2. 0.800 (other rank ?) word word")
     assert second.endswith("word…")

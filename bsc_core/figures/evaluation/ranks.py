@@ -21,7 +21,8 @@ MARGIN = 0.6  # on both sides of the lines, for ranks in the other list; 1 is th
 class Hit(NamedTuple):
     """A document in the ranked list of a model, with its cosine similarity and whether it is relevant (gold).
 
-    `other_rank` is its rank in the other list, from 1; None if it is not ranked there.
+    `other_rank` is its rank in the other list, from 1; None if it is not ranked there. `negative` is whether the data
+    labels it as not relevant.
     """
 
     document: int
@@ -29,6 +30,12 @@ class Hit(NamedTuple):
     score: float
     gold: bool
     other_rank: int | None = None
+    negative: bool = False
+
+    @property
+    def mark(self) -> str:
+        """★ for a relevant document, ✗ for one that is labeled as not relevant, empty without a label."""
+        return "★" if self.gold else "✗" if self.negative else ""
 
 
 def rank_lines(left: Sequence[Hit], right: Sequence[Hit], names: tuple[str, str]) -> go.Figure:
@@ -70,7 +77,7 @@ def _texts(ranked: Sequence[tuple[int, Hit]], axis: str, gold: bool) -> go.Scatt
 
 
 def _label(rank: int, hit: Hit) -> str:
-    lines = _lines(f"{rank} {hit.score:.3f} {'★ ' if hit.gold else ''}{hit.text}", LINE_LENGTH, LINES_SHOWN)
+    lines = _lines(f"{rank} {hit.score:.3f} {f'{hit.mark} ' if hit.mark else ''}{hit.text}", LINE_LENGTH, LINES_SHOWN)
     last = formatting.shorten(" ".join(lines[LINES_SHOWN - 1 :]), LINE_LENGTH)
     text = "<br>".join(plain(line) for line in (*lines[: LINES_SHOWN - 1], last) if line)
     return f"<b>{rank}</b>{text.removeprefix(str(rank))}"

@@ -380,8 +380,12 @@ def lines(
         ],
         **channels,
     )
-    few = points or len(table) <= 2 * len(names)  # a line with a single point is invisible without a marker
+    few = points or len(table) <= 2 * len(names)
     layers = [base.mark_line(strokeWidth=2, point=alt.OverlayMarkDef(size=45, filled=True) if few else False)]
+    single = [name for name, curve in curves.items() if len(curve) == 1]
+    if single and not few:  # a line with a single point is invisible without a marker
+        filtered = base.transform_filter(alt.FieldOneOfPredicate(field="run", oneOf=single))
+        layers.append(filtered.mark_point(size=45, filled=True))
     if any("raw" in point for point in table):
         layers.append(base.mark_line(strokeWidth=1, opacity=0.3).encode(y=alt.Y("raw:Q", title=value)))
     if any("low" in point for point in table):

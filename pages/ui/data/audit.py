@@ -101,7 +101,8 @@ def draw(key: str, data: DatasetSplits, findings: list[AuditFinding]) -> None:
 def unfixed_counts(key: str, data: DatasetSplits, max_seq_length: int, handled: Mapping[str, str]) -> tuple[str, bool]:
     """Return the number of errors and warnings that no filter fixes, and whether the settings of a run handle them all.
 
-    The text is such as `1 error, 2 warnings; 1 of them is handled by Duplicates of the loss`, and empty without any.
+    The text is such as `1 error, 2 warnings; 1 of them is handled by Duplicates of the loss`, names a single finding,
+    and is empty without any.
 
     Args:
         key: Key of the dataset.
@@ -113,6 +114,8 @@ def unfixed_counts(key: str, data: DatasetSplits, max_seq_length: int, handled: 
     open_kinds = [one for one in kinds if one.severity != "info" and not overview.is_filtered(data, one)]
     counts = Counter(one.severity for one in open_kinds)
     text = ", ".join(formatting.plural(counts[name], name) for name in ("error", "warning") if counts[name])
+    if len(open_kinds) == 1:
+        text += f": {open_kinds[0].title}"
     how = [handled[one.code] for one in open_kinds if one.code in handled]
     for one in how:
         text += f", {one}" if len(open_kinds) == 1 else f"; 1 of them is {one}"

@@ -17,7 +17,13 @@ STATE = ("lesson", "done", "missed", "guess")
 PARAMETERS = (*STATE, "answer")  # `answer` is of an earlier version
 FIRST = next(iter(LESSONS))
 STORED = f"{PAGE}.stored"  # session key
-STYLE = "<style>.st-key-lessons-cards button { padding-inline: 0.5rem; }</style>"  # two rows, also with the marks
+# The list has two rows, also with the marks; the figure remains visible while a longer text is scrolled.
+STYLE = """<style>
+.st-key-lessons-cards button { padding-inline: 0.5rem; }
+@media (min-width: 900px) {
+  .st-key-lessons-body [data-testid=stColumn]:last-child { position: sticky; top: 4rem; align-self: flex-start; }
+}
+</style>"""
 VALUES_OF_LAB = {"temperature": "temperature", "mask-margin": "mask_margin"}  # what the slider of a lesson changes
 NAMES = {  # explained in the claims that lessons cite
     "SCL": "the supervised contrastive loss",

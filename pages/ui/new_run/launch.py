@@ -115,7 +115,7 @@ def _draw_audit(config: RunConfig, data: DatasetSplits) -> None:
         return
     with st.container(horizontal=True, vertical_alignment="center"):
         icon = ":green[:material/check_circle:]" if all_handled else ":orange[:material/info:]"
-        st.markdown(f"{icon} Audit of the dataset: {found}.", width="stretch")
+        st.markdown(f"{icon} Audit of the dataset: {display.escaped(found)}.", width="stretch")
         if st.button("Show the audit", key=f"{PAGE}.audit", type="tertiary", icon=":material/fact_check:"):
             page_layout.switch_page("data", **{audit.TAB: "Audit"})
 

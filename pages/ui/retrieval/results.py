@@ -29,20 +29,20 @@ def draw(search: Search, query: str, run: Run | None, context: page_layout.Conte
 
 def _draw_decision(query: str, results: Results, path: Path | None) -> None:
     saved = {one.pair: one.decision for one in decide.saved_decisions(path)}
-    relevant = {hit.text: hit.gold for hits in (results.left, results.right) for hit in hits}
-    numbers = {document: number for number, document in enumerate(relevant, 1)}  # texts can begin with equal words
+    marks = {hit.text: hit.mark for hits in (results.left, results.right) for hit in hits}
+    numbers = {document: number for number, document in enumerate(marks, 1)}  # texts can begin with equal words
 
     def label(document: str) -> str:
         decision, text = saved.get((query, document)), formatting.shorten(document, LABEL_LENGTH)
-        mark = f"{decide.LABELS[decision]}: " if decision else "★ " if relevant[document] else ""
-        return f"{numbers[document]}. {mark}{text}"
+        mark = f"{decide.LABELS[decision]}:" if decision else marks[document]
+        return f"{numbers[document]}. {f'{mark} ' if mark else ''}{text}"
 
-    if st.session_state.get(DOCUMENT) not in relevant:
+    if st.session_state.get(DOCUMENT) not in marks:
         st.session_state[DOCUMENT] = None
     choice, control = display.columns(2, min_width=340)
     document = choice.selectbox(
         "Correct the relevance of a document",
-        list(relevant),
+        list(marks),
         format_func=label,
         key=DOCUMENT,
         placeholder="Choose a document of the results",

@@ -42,6 +42,8 @@ PARAMETERS = (
 )
 ModelPair = tuple[run_data.AnyModel, run_data.AnyModel]
 LINES_HELP = "A line connects the same document in both lists. A number is its rank where the other list lacks it."
+LABELED_NEGATIVE = "✗: labeled as not relevant."
+MARKS = f"★: relevant document. {LABELED_NEGATIVE}"
 RATIO = "The largest win and the largest loss are the queries whose rank changed by the largest factor."
 LIST_LENGTH = 160  # characters of a document in a list
 SHORT_QUERY = 38  # characters that the search box shows
@@ -309,6 +311,8 @@ def draw_lists(search: Search, query: str) -> Results:
     if results.queries and search.data.corpus is None:
         documents = formatting.plural(len(search.task.corpus), "document")
         summary += f" The {documents} of {search.split} are searched, as for the metrics."
+    if any(hit.negative for hit in (*results.left, *results.right)):
+        summary += f" {LABELED_NEGATIVE}"
     st.caption(display.escaped(summary))
     return results
 
@@ -384,7 +388,7 @@ def draw_examples(search: Search) -> None:
         query = search.text(search.task.query[position])
         display.plain_text(_card_title(search, title, position), query)
         _draw_query(search, query, f"answers.{title}", TOP_OF_EXAMPLE, position)
-    st.caption(f"The first {TOP_OF_EXAMPLE} documents. ★: relevant document. {RATIO}")
+    st.caption(f"The first {TOP_OF_EXAMPLE} documents. {MARKS} {RATIO}")
     _draw_changed_queries(search)
 
 
@@ -457,13 +461,14 @@ def _draw_query(search: Search, query: str, name: str, top: int, position: int |
             {
                 "Rank": rank,
                 "Cosine": f"{hit.score:.3f}",
-                "Relevant": "★" if hit.gold else "",
+                "Relevant": hit.mark,
                 "Document": display.cell(hit.text),
             }
             for rank, hit in enumerate(results.left[:top], 1)
         ]
         widths = {"Rank": 60, "Cosine": 80, "Relevant": 80} | ({"Document": 280} if top < TOP else {})
         config = {column: st.column_config.Column(width=width) for column, width in widths.items()}
+        config["Relevant"] = st.column_config.Column(width=widths["Relevant"], help=MARKS)
         st.dataframe(
             rows,
             hide_index=True,
@@ -492,7 +497,7 @@ def _draw_query(search: Search, query: str, name: str, top: int, position: int |
 def list_text(hits: Sequence[ranks.Hit]) -> str:
     """Return a line for each document, the best first, such as `1. 0.685 (other rank 11) ★ It is free.`."""
     return "\n".join(
-        f"{rank}. {hit.score:.3f} (other rank {hit.other_rank or '?'}) {'★ ' if hit.gold else ''}"
+        f"{rank}. {hit.score:.3f} (other rank {hit.other_rank or '?'}) {f'{hit.mark} ' if hit.mark else ''}"
         f"{formatting.shorten(hit.text, LIST_LENGTH)}"
         for rank, hit in enumerate(hits, 1)
     )
@@ -521,7 +526,8 @@ def answer(search: Search, query: str, position: int | None = None) -> Results:
     relevant = frozenset(document for one in positions for document in task.relevant(one).tolist())
     with turns.turn(draw=False):
         answers = compare_answers(vectors, corpora, top=TOP)
-    left_hits, right_hits = (_hits(search, documents, one, relevant) for one in answers)
+    negative = _labeled_negatives(search.dataset, [int(task.query[one]) for one in positions])
+    left_hits, right_hits = (_hits(search, documents, one, relevant, negative) for one in answers)
     found = any(hit.gold for hit in (*left_hits, *right_hits))
     missing = "" if found or not relevant else search.text(task.corpus[min(relevant)])
     ranks_of = ([int(one.first_rank[position]) for position in positions] for one in search.results)
@@ -557,10 +563,30 @@ def _case_folded(text: str) -> str:
     return _single_spaced(text).casefold()
 
 
-def _hits(search: Search, documents: Ids, answer: Answer, relevant: frozenset[int]) -> list[ranks.Hit]:
+def _labeled_negatives(dataset: PairDataset, queries: list[int]) -> frozenset[int]:
+    """Return the text ids of the documents that are labeled, or decided to be, irrelevant to one of the queries."""
+    rows = np.isin(dataset.query, queries)
+    columns = [dataset.document[rows & ~dataset.positive]]
+    if dataset.negative is not None:
+        columns.append(dataset.negative[rows])
+    if (decided := dataset.decided_negatives) is not None:
+        columns.append(decided[np.isin(decided[:, 0], queries), 1])
+    return frozenset(np.concatenate(columns).tolist())
+
+
+def _hits(
+    search: Search, documents: Ids, answer: Answer, relevant: frozenset[int], negative: frozenset[int]
+) -> list[ranks.Hit]:
     lines = zip(answer.positions.tolist(), answer.cosines.tolist(), answer.other_ranks.tolist(), strict=True)
     return [
-        ranks.Hit(position, search.text(documents[position]), score, position in relevant, other_rank)
+        ranks.Hit(
+            position,
+            search.text(documents[position]),
+            score,
+            position in relevant,
+            other_rank,
+            int(documents[position]) in negative,
+        )
         for position, score, other_rank in lines
     ]
 

@@ -63,14 +63,18 @@ def draw(run: Run, status: RunStatus, row: DeltaGenerator, *, may_resume: bool =
 
 
 def draw_stop_all(runs: Sequence[Run], *, key: str) -> None:
-    """Draw a button that stops the runs that have not ended, if there are several that the user may change."""
+    """Draw a button that stops the runs that have not ended, after a confirmation; nothing unless there are several.
+
+    Only runs that the user may change count.
+    """
     _draw_outcome()
     active = [run for run in runs if run.status().state in ("queued", "starting", "running") and users.may_change(run)]
     if len(active) < 2 or not users.current_user().may_launch:
         return
     label = f"Stop {formatting.plural(len(active), 'run')}"
-    about = "Removes the waiting runs from the queue, and stops the active ones, which save their best model so far."
-    st.button(label, key=key, icon=":material/stop:", help=about, on_click=_stop_all, args=(active,))
+    with st.popover(label, icon=":material/stop:", key=f"{key}.confirm"):
+        st.write("Waiting runs leave the queue. Active runs save their best model so far.")
+        st.button(f"{label} now", key=key, on_click=_stop_all, args=(active,))
 
 
 def _stop_all(runs: Sequence[Run]) -> None:

@@ -127,6 +127,8 @@ def _draw_newest(runs: list[Run]) -> None:
     best = None
     with suppress(RunError):
         best = table.best_run(runs)
+    if best and [run.status().metric_best for run in runs].count(best.status().metric_best) > 1:  # a tie
+        best = None
     losses = {run_id: curves.series(lines, "loss", max_points=128) for run_id, lines in rows.items()}
     figures = [("loss", "step", f"Loss of {_number_drawn(losses)}", losses)]
     if names:
