@@ -13,7 +13,7 @@ import secrets
 import time
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -377,6 +377,15 @@ def check_run_disk(run: Run, additional_bytes: int) -> None:
         owner = read_users(Path(root)).get(run_access(run).owner or "")
         if owner is not None:
             check_disk(run.store, owner, additional_bytes)
+
+
+@contextmanager
+def admit_run_files(run: Run, additional_bytes: int) -> Iterator[None]:
+    """Check the disk quota as `check_run_disk`; write the files in the block, before another check of a quota."""
+    root = os.environ.get(SHARED)
+    with nullcontext() if root is None else quota_lock_of(Path(root)):
+        check_run_disk(run, additional_bytes)
+        yield
 
 
 def quota_lock_of(root: Path) -> FileLock:

@@ -98,6 +98,10 @@ def test_a_merged_model_beyond_the_disk_quota_of_the_owner_is_not_saved(
     run.write_signed(ACCESS, {"owner": "ben"})
     with pytest.raises(InputError, match=r"of 1e-06 GB"):
         merging.perform(tmp_path, {"run": str(run.folder), "alpha": 0.5})
+    candidates = merging.Candidates(run)  # in another session, after a first check
+    point = candidates.evaluate(candidates.trained)
+    with pytest.raises(InputError, match=r"of 1e-06 GB"):
+        candidates.save(candidates.trained, merging.merged_folder(run, 0.5), "title", {}, point)
     assert not run.merged_folder.exists()
 
 

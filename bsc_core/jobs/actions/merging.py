@@ -26,7 +26,7 @@ from bsc_core.files import folder_bytes
 from bsc_core.run_results import run_data
 from bsc_core.runs import GENERAL_SCORE, RESULT, Run
 from bsc_core.training.checkpoint import checkpoints
-from bsc_core.users import check_run_disk
+from bsc_core.users import admit_run_files, check_run_disk
 
 if TYPE_CHECKING:
     from bsc_core.data.dataset import TextTable
@@ -106,7 +106,8 @@ class Candidates:
         """Save the model with these weights as a sentence-transformers folder.
 
         Raises:
-            InputError: The run was deleted; its folder is not created again.
+            InputError: The run was deleted, and its folder is not created again, or the disk quota of its owner is
+                used up.
         """
         if not self.run.exists:
             raise InputError(f"run {self.run.id} was deleted; restore it, then save the model again")
@@ -118,7 +119,8 @@ class Candidates:
             before=self.run.evaluation("before"),
             after=point["metrics"],
         )
-        save_model(self.model, folder, card)
+        with admit_run_files(self.run, folder_bytes(self.run.model_folder)):
+            save_model(self.model, folder, card)
 
     def use(self, weights: Weights) -> None:
         """Set the weights of the model; those of the run are kept in `trained`."""
