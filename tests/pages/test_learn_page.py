@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from bsc_core.config import LOSS_CONFIGS
 from bsc_core.errors import InputError
 from bsc_core.lab.batch import circle_batch
 from bsc_core.lab.settings import LabSettings, explain_batch
+from bsc_core.lab.toy_training import train_points
 from bsc_core.runs import RunStore
 from pages.ui.components import display
 from pages.ui.loss_lab import view
@@ -171,6 +173,19 @@ def test_both_settings_of_a_comparison_are_trained() -> None:
     assert [run["title"] for run in runs] == ["Setting A", "Setting B"]
     assert [run["loss"]["temperature"] for run in runs] == [0.2, 0.05]
     assert app.query_params["second_loss"] in ("setting_b", ["setting_b"])
+
+
+def test_the_table_of_a_toy_training_has_a_row_for_each_step_of_each_loss() -> None:
+    batch, losses = circle_batch(), [LOSS_CONFIGS[name].model_validate({"name": name}) for name in ("bsc", "mse")]
+    table = view._steps_table(batch, losses, None, ["batch softmax", "squared error"])
+    assert list(table.columns) == [
+        *("training", "step", "loss", "temperature", "queries_with_the_positive_first", "smallest_gap")
+    ]
+    trace = train_points(batch, losses[1])
+    of_second = table[table["training"] == "squared error"]
+    assert of_second["step"].tolist() == list(range(101))
+    assert np.allclose(of_second["loss"], trace.loss, atol=1e-6)
+    assert of_second["temperature"].isna().all()
 
 
 def test_a_margin_that_no_cosine_distance_reaches_is_reported(lab: Callable[..., AppTest]) -> None:

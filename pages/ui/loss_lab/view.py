@@ -323,7 +323,25 @@ def toy_training(batch: LabBatch, state: LabState) -> None:
     key = f"{batch.title} {hash(columns)}"
     with turns.turn():
         traces = [_train_words(loss.model_dump(), key, _batch=batch) for loss in losses] if words else None
-    player(batch, losses, traces, key=_key("player"), angles=link().angles, titles=titles, on_move=_move_points)
+    title = f"100 steps of training: {' and '.join(titles)}"
+    with display.figure_frame(
+        title, name="toy-training", data=lambda: _steps_table(batch, losses, traces, titles), key=_key("steps")
+    ):
+        player(batch, losses, traces, key=_key("player"), angles=link().angles, titles=titles, on_move=_move_points)
+
+
+def _steps_table(
+    batch: LabBatch, losses: Sequence[LossConfig], traces: Sequence[Any] | None, titles: Sequence[str]
+) -> pd.DataFrame:
+    """Return one row per loss and step; what the browser trained is computed again."""
+    from bsc_core.lab.toy_training import train_points
+
+    traces = traces or [train_points(batch, loss) for loss in losses]
+    columns = ("loss", "temperature", "correct", "gap")
+    tables = [pd.DataFrame({name: getattr(trace, name) for name in columns}).round(6) for trace in traces]
+    names = {"correct": "queries_with_the_positive_first", "gap": "smallest_gap"}
+    table = pd.concat(tables, keys=titles, names=["training", "step"])
+    return table.rename(columns=names).dropna(axis="columns", how="all").reset_index()
 
 
 def _what_to_compare(losses: Sequence[LossConfig]) -> str:
