@@ -40,7 +40,7 @@ def metric_table(setting: Sequence[float], metrics: Mapping[str, Sequence[float 
 
 def metrics_figure(
     table: pd.DataFrame,
-    selected: float,
+    selected: float | None,
     *,
     title: str,
     axis: str,
@@ -57,7 +57,7 @@ def metrics_figure(
 
     Args:
         table: Output of `metric_table`.
-        selected: Value of the setting at which the rule is drawn.
+        selected: Value of the setting at which the rule is drawn; None: no rule.
         title: Title of the figure.
         axis: Title of the x-axis, the setting.
         value: Title of the y-axis.
@@ -110,8 +110,9 @@ def metrics_figure(
         band = alt.Chart(table).mark_area(opacity=0.2).encode(x=x, y=alt.Y("low:Q", title=value), y2="high:Q")
         layers.append(band.encode(color=channels["color"]))
     layers.append(base.mark_line(strokeWidth=2.5).encode(**channels, detail="metric:N"))
-    at = base.transform_filter(alt.datum.setting == selected)
-    layers.append(at.mark_point(filled=True, size=140, opacity=1).encode(color=channels["color"]))
+    if selected is not None:
+        at = base.transform_filter(alt.datum.setting == selected)
+        layers.append(at.mark_point(filled=True, size=140, opacity=1).encode(color=channels["color"]))
     if len(settings) <= MAX_MARKED:
         layers.append(base.mark_point(filled=True, size=45).encode(color=channels["color"]))
     if baseline is not None:
@@ -121,8 +122,10 @@ def metrics_figure(
             x=x, y=alt.Y("value:Q", title=value), tooltip=["metric:N", alt.Tooltip("value:Q", format=".3f")]
         )
         layers.append(line.mark_line(strokeWidth=2).encode(**channels))
-    rule = alt.Chart(pd.DataFrame({"setting": [selected]})).mark_rule(strokeWidth=2, color=theme.REFERENCE)
-    return alt.layer(*layers, rule.encode(x=alt.X("setting:Q", scale=scale))).properties(title=title, height=height)
+    if selected is not None:
+        rule = alt.Chart(pd.DataFrame({"setting": [selected]})).mark_rule(strokeWidth=2, color=theme.REFERENCE)
+        layers.append(rule.encode(x=alt.X("setting:Q", scale=scale)))
+    return alt.layer(*layers).properties(title=title, height=height)
 
 
 def shares_figure(

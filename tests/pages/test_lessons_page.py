@@ -64,7 +64,7 @@ def test_a_link_with_a_guess_or_of_an_earlier_version_shows_the_answer(open_less
         ("in-batch-negatives", {"at": "16"}, "At batch size 16: 15 negatives for each query, 240 negative pairs"),
         ("temperature", {"at": "0.01", "row": "3"}, "At temperature 0.01, the hardest negative gets"),
         ("duplicates", {"at": "excluded"}, "The false negative (the document of the other pair) is excluded"),
-        ("batch-order", {"at": "nearest"}, "(the dashed line): 82% with batches of nearest neighbors"),
+        ("batch-order", {"at": "nearest"}, "(the vertical line): 82% with batches of nearest neighbors"),
         ("margins", {"at": "1"}, "with the Euclidean. The mean triplet loss with the cosine distance is "),
         (
             "supervised-contrastive",

@@ -354,7 +354,7 @@ def _gradients() -> Picture:
 @computed_once
 def _closer_negatives() -> Picture:
     orders = list(ORDERS)[1:]
-    title, axis = "Possible false negatives", "queries with a negative closer than the positive"
+    title, axis = "Possible false negatives", "queries with a closer negative"
     shares = np.array([closer_share(order) for order in orders])
     figure = figures.shares_figure(orders, shares, title=title, axis=axis)
     texts = [f"{order} {formatting.percent(share)}" for order, share in zip(orders, shares, strict=True)]
@@ -369,9 +369,9 @@ def _hardness(selected: str) -> tuple[list[Picture], str]:
     table = plan_figures.histogram_table(hardness["edges"], hardness["shares"])
     batches = {"random": "random batches", "nearest": "batches of nearest neighbors"}
     shares = ", ".join(f"{formatting.percent(hard_share(name))} with {batches[name]}" for name in shown)
-    sentences = f"Queries whose hardest negative has a cosine of at least {level:g} (the dashed line): {shares}."
+    sentences = f"Queries whose hardest negative has a cosine of at least {level:g} (the vertical line): {shares}."
     width = hardness["edges"][1] - hardness["edges"][0]
-    value = f"share of the queries (bins of {width:g})"
+    value = f"share of queries ({width:g} each)"
     figure = plan_figures.hardness_figure(table, shown=shown, height=230, threshold=level, value=value)
     figure = figure.properties(title="Hardest negative of each query")
     alt = f"Histogram of the cosine to the hardest negative in a batch. {sentences}"
@@ -396,7 +396,7 @@ def _paraphrases(treatment: str) -> tuple[list[Picture], str]:
         other,
     )
     figure = figures.metrics_figure(
-        table, steps[-1], title=title, axis="step", value="cosine", lowest=-1.0, baseline=baseline
+        table, None, title=title, axis="step", value="cosine", lowest=-1.0, baseline=baseline
     )
     alt = f"Cosine of a query to its positive and to the false negative, by step. {title}."
     means = [[decimal(values[:, step].mean(), 2) for step in (0, -1)] for values in (result.own, result.other)]
