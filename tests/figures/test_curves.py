@@ -247,6 +247,16 @@ def test_a_run_that_was_evaluated_within_an_epoch_has_steps() -> None:
     ]
 
 
+def test_exact_values_are_not_smoothed() -> None:
+    rows = [{"kind": "step", "step": step, "loss": 1.0 / step, "temperature": 0.1} for step in range(1, 90)]
+    view = curves.CurveView(smoothing=0.6)
+    for field, is_smoothed in (("temperature", False), ("loss", True)):
+        spec = curves.step_curve({"a": [rows]}, field, view).to_dict()
+        values = spec["layer"][0]["data"]["values"] if "data" in spec["layer"][0] else spec["data"]["values"]
+        assert ("raw" in values[0]) is is_smoothed
+        assert is_smoothed or {point["value"] for point in values} == {0.1}
+
+
 def test_a_run_with_a_single_step_has_a_marker_next_to_longer_runs() -> None:
     rows = [{"kind": "step", "step": step, "loss": 1.0 / step} for step in range(1, 9)]
     layers = curves.step_curve({"long": [rows], "short": [rows[:1]]}, "loss").to_dict()["layer"]

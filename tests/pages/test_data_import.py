@@ -37,6 +37,23 @@ def test_guessed_columns_are_shown_with_examples_and_can_be_changed(runs: RunSto
     assert saved[0].data.columns.label is None
 
 
+def test_the_columns_of_another_file_are_guessed_again(runs: RunStore, tmp_path: Path, pairs_file: Path) -> None:
+    other = tmp_path / "other.csv"
+    other.write_text("question,answer\nwhat,that\nwho,she\n", encoding="utf-8")
+    app = import_paths(other)
+    assert app.selectbox(key="data.new.label").value == "— none —"
+    app.text_input(key="data.new.name").input("Mine").run()
+    app.text_area(key="data.paths.0").input(str(pairs_file)).run()
+    assert app.selectbox(key="data.new.label").value == "score"
+    assert app.text_input(key="data.new.name").value != "Mine"
+    app.selectbox(key="data.new.label").select("— none —").run()
+    assert app.selectbox(key="data.new.label").value == "— none —"
+    click(app, "data.discard")
+    app.text_area(key="data.paths.1").input(str(pairs_file)).run()
+    assert app.selectbox(key="data.new.label").value == "score"
+    assert not app.exception
+
+
 def test_a_general_name_of_a_file_is_to_be_replaced(runs: RunStore, tmp_path: Path) -> None:
     path = tmp_path / "pairs.csv"
     path.write_text("question,answer\nwhat,that\nwho,she\n", encoding="utf-8")

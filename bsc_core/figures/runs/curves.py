@@ -192,7 +192,8 @@ def step_curve(
         ends = [one[-max(1, len(one) // 5) :] if field in NOISY else one[-1:] for one in values if one]
         of = " on average over the last fifth" if any(len(end) > 1 for end in ends) else ""
         title = _title(noun, curves, f"ends at {_join([float(np.mean(end)) for end in ends])}{of}", unit_name)
-    curves = {name: smooth(curve, view.smoothing) for name, curve in curves.items()}
+    if field in NOISY:  # the others are exact, and a mean of equal values has rounding errors
+        curves = {name: smooth(curve, view.smoothing) for name, curve in curves.items()}
     return lines(curves, title=title, value=axis, across=x_key(curves, view, "step"), log_value=view.log, colors=colors)
 
 

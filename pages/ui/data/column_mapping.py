@@ -27,6 +27,7 @@ GUESSED = "**Check the column mapping**, which was guessed from the header"
 GIVEN = "**Column mapping**"
 NEW = "data.new"  # widget key of the form of a new dataset
 IMPORTS = "data.imports"  # session key: part of the keys of the import form
+FOLDER = f"{NEW}.folder"  # session key: folder of the file whose columns the form of a new dataset shows
 MAX_LABELS = 11  # different values of a column that looks like a label
 EXAMPLES, EXAMPLE_ROWS = 3, 200  # distinct values shown, and the rows in which they are looked up
 GENERIC_NAMES = ("pairs", "train", "data", "dataset")  # of a file; its folder names the dataset
@@ -72,6 +73,8 @@ def _corpus_table(values: Mapping[str, Any], *, key: str) -> None:
 
 def form(folder: Path, label: str, values: dict[str, Any], *, key: str) -> None:
     """Draw the guessed columns with examples, a select box for each role, and the button that saves them."""
+    if key == NEW:
+        _forget_other_file(folder)
     table = data_cache.table(values["train"])
     guess, title = _start(table, values.get("columns"))
     listed = st.container()
@@ -104,6 +107,15 @@ def form(folder: Path, label: str, values: dict[str, Any], *, key: str) -> None:
         open_dataset(folder, name or label, data)
 
 
+def _forget_other_file(folder: Path) -> None:
+    """Remove the choices about another file, so that those for this one are guessed from its header."""
+    if st.session_state.get(FOLDER, folder.name) != folder.name:
+        for name in [name for name in st.session_state if str(name).startswith(f"{NEW}.")]:
+            del st.session_state[name]
+        display.write_url({}, [name for name in st.query_params if name.startswith(f"{NEW}.")])
+    st.session_state[FOLDER] = folder.name
+
+
 @contextmanager
 def _errors_with_titles() -> Iterator[None]:
     """Raise errors about the scale of the labels with the names of the fields on the page."""
@@ -113,6 +125,7 @@ def _errors_with_titles() -> Iterator[None]:
         message = str(error)
         for name in SCALE:
             message = message.replace(name, str(DataConfig.model_fields[name].title))
+        st.toast("The columns were not saved; the error is shown below them.", icon=":material/error:")  # far below
         raise type(error)(message) from None
 
 
@@ -264,3 +277,4 @@ def open_dataset(folder: Path, label: str, data: DataConfig) -> None:
 def close_import() -> None:
     """Close and empty the import form at the next run of the page."""
     st.session_state[IMPORTS] = st.session_state.get(IMPORTS, 0) + 1
+    st.session_state[FOLDER] = ""

@@ -22,7 +22,7 @@ def select_view() -> CurveView:
             0.01,
             width=220,
             help="Weight of the previous values in an exponential moving average. The values stay visible as faint "
-            "lines. Metrics after each epoch are not smoothed.",
+            "lines. Metrics after each epoch and exact values, such as the learning rate, are not smoothed.",
             **url.bound(SMOOTHING, limits=(0, MAX_SMOOTHING)),
         )
         axis = st.segmented_control("Horizontal axis", AXES, default="step", required=True, **url.bound(AXIS, AXES))
