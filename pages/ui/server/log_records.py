@@ -5,7 +5,7 @@ import traceback
 from typing import Any
 
 from bsc_core.formatting import printable
-from pages.ui.paces import Pace
+from pages.ui.server.rate_limits import Pace
 
 MAX_CHARACTERS = 4_000
 CAUSED_BY_CLIENTS = (  # loggers of records that any client can cause

@@ -13,6 +13,7 @@ from functools import lru_cache
 import psutil
 from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse
+from starlette.status import WS_1013_TRY_AGAIN_LATER
 from starlette.types import Message, Receive, Scope, Send
 
 STUDENTS_PACE, PAGE_PACE = (25.0, 150.0), (3.0, 20.0)  # messages of students per second, and at once
@@ -27,7 +28,6 @@ MAX_WAITING = 1_000  # requests of a pace that wait at a time; the next ones are
 MAX_WAITING_BODY = 2**14  # bytes
 LOCAL_NETWORK = ipaddress.IPv6Network("fc00::/7")
 MAX_ADDRESSES = 1_000  # whose paces are kept
-TRY_AGAIN_LATER = 1013  # close code of a websocket
 
 
 class Pace:
@@ -79,7 +79,7 @@ class Pace:
         if received is not None:
             return received
         if scope["type"] == "websocket":
-            await send({"type": "websocket.close", "code": TRY_AGAIN_LATER, "reason": "Too many requests."})
+            await send({"type": "websocket.close", "code": WS_1013_TRY_AGAIN_LATER, "reason": "Too many requests."})
         else:
             headers = {"Retry-After": str(round(MAX_DELAY)), "Connection": "close"}
             await PlainTextResponse("Too many requests.", 503, headers)(scope, receive, send)
