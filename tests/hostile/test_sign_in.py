@@ -64,7 +64,7 @@ from pages.ui.server.messages import (
     MAX_WIDGETS,
     MAX_WIDGETS_OF_STUDENT,
 )
-from pages.ui.server.rate_limits import Pace
+from pages.ui.server.rate_limits import RateLimit
 from pages.ui.server.request_guard import _host_name, allowed_hosts
 from pages.ui.server.sign_in import KEY_COOKIE, MAX_FORM_BYTES, SignIn
 from pages.ui.server.startup import main
@@ -652,9 +652,9 @@ def test_large_answers_to_a_link_of_students_wait_for_each_other(monkeypatch: py
 
     async def answer(size: int) -> None:
         headers = [(b"content-length", str(size).encode())]
-        await paced(send)({"type": "http.response.start", "status": 200, "headers": headers})
+        await limited(send)({"type": "http.response.start", "status": 200, "headers": headers})
 
-    paced = rate_limits.StudentPace().paced
+    limited = rate_limits.StudentRateLimits().limit_answers
     monkeypatch.setattr(rate_limits.asyncio, "sleep", sleep)
     for size in (2**20, 1000) * 8:
         asyncio.run(answer(size))
@@ -817,7 +817,7 @@ def test_messages_of_students_that_come_too_fast_are_delayed(
 
     monkeypatch.setattr(asyncio, "sleep", sleep)
     message = BackMsg(stop_script=True).SerializeToString()
-    _, burst = rate_limits.PAGE_PACE
+    _, burst = rate_limits.PAGE_RATE
     received(keys, [message] * int(burst), int(burst), "class")
     assert delays == []
     received(keys, [message] * 2 * int(burst), 2 * int(burst), "class")
@@ -834,7 +834,7 @@ def test_messages_of_students_that_come_too_fast_are_delayed(
 def test_a_page_that_sends_less_than_its_share_does_not_wait_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    students = rate_limits.StudentPace()
+    students = rate_limits.StudentRateLimits()
     with ExitStack() as pages:
         busy = [pages.enter_context(students.page()) for now[0] in map(float, range(100))]
         quiet = pages.enter_context(students.page())
@@ -849,7 +849,7 @@ def test_a_page_that_sends_less_than_its_share_does_not_wait_for_others(monkeypa
 
 @pytest.mark.parametrize("path", ["/", "/_stcore/health", "/sign-in"])
 def test_many_requests_without_a_key_wait(keys: dict[str, str], monkeypatch: pytest.MonkeyPatch, path: str) -> None:
-    rate, burst = rate_limits.VISITORS_PACE
+    rate, burst = rate_limits.VISITORS_RATE
     delays = waits(monkeypatch)
     app = SignIn(PlainTextResponse("a page"), Path(keys["root"]))
     client, other = TestClient(app), TestClient(app, client=("192.0.2.7", 5000))
@@ -863,12 +863,12 @@ def test_many_requests_without_a_key_wait(keys: dict[str, str], monkeypatch: pyt
     assert len(delays) == (4 if path == "/sign-in" else 2)
 
 
-@pytest.mark.parametrize(("path", "pace"), [("/auth/login", "VISITORS_PACE"), ("/oauth2callback", "PROVIDER_PACE")])
+@pytest.mark.parametrize(("path", "limit"), [("/auth/login", "VISITORS_RATE"), ("/oauth2callback", "PROVIDER_RATE")])
 def test_many_requests_to_sign_in_with_a_provider_wait(
-    keys: dict[str, str], monkeypatch: pytest.MonkeyPatch, path: str, pace: str
+    keys: dict[str, str], monkeypatch: pytest.MonkeyPatch, path: str, limit: str
 ) -> None:
     monkeypatch.setattr("pages.ui.server.sign_in.get_secrets_auth_section", lambda: {"redirect_uri": ""})
-    rate, burst = getattr(rate_limits, pace)
+    rate, burst = getattr(rate_limits, limit)
     delays = waits(monkeypatch)
     client = TestClient(SignIn(PlainTextResponse("a page"), Path(keys["root"])))
     assert [client.get(path).text for _ in range(int(burst) + 2)] == ["a page"] * (int(burst) + 2)
@@ -888,20 +888,20 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return delays
 
 
-def waiting(pace: Pace, receive: Any, sent: list[Any]) -> Any:
+def waiting(limit: RateLimit, receive: Any, sent: list[Any]) -> Any:
     async def send(message: Any) -> None:
         sent.append(message)
 
-    return pace.wait({"type": "http"}, receive, send)
+    return limit.wait({"type": "http"}, receive, send)
 
 
-def test_a_flood_delays_a_pace_only_shortly_after_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_flood_delays_a_limit_only_shortly_after_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    pace = Pace(50.0, 500.0, rate_limits.MAX_DELAY)
-    assert max(pace.delay() for _ in range(100_000)) == rate_limits.MAX_DELAY
+    limit = RateLimit(50.0, 500.0, rate_limits.MAX_DELAY)
+    assert max(limit.delay() for _ in range(100_000)) == rate_limits.MAX_DELAY
     now[0] += rate_limits.MAX_DELAY + 1
-    assert pace.delay() == 0.0
+    assert limit.delay() == 0.0
 
 
 @pytest.mark.parametrize(
@@ -916,13 +916,13 @@ def test_a_request_that_waits_ends_when_its_client_leaves(first: dict[str, Any],
     async def leave() -> list[Any]:
         messages = [first, second]
         sent: list[Any] = []
-        pace = Pace(0.001, 0.0)
+        limit = RateLimit(0.001, 0.0)
 
         async def receive() -> Any:
             return messages.pop(0)
 
-        assert await waiting(pace, receive, sent) is None  # would wait 1,000 s
-        assert pace._waiting == 0
+        assert await waiting(limit, receive, sent) is None  # would wait 1,000 s
+        assert limit._waiting == 0
         return sent
 
     assert asyncio.run(leave())[0]["status"] == 503
@@ -935,7 +935,7 @@ def test_a_request_that_waited_is_received_as_it_was_sent() -> None:
         async def receive() -> Any:
             return parts.pop(0) if parts else await asyncio.Event().wait()
 
-        received = await waiting(Pace(20.0, 0.0), receive, [])
+        received = await waiting(RateLimit(20.0, 0.0), receive, [])
         assert parts == []
         return [(await received())["body"] for _ in range(3)]
 
@@ -951,15 +951,15 @@ def test_only_so_many_requests_wait_and_none_with_a_large_body() -> None:
             return {"type": "http.request", "body": bytes(2000), "more_body": True}
 
         sent: list[Any] = []
-        pace = Pace(0.001, 0.0)
-        others = [asyncio.ensure_future(waiting(pace, receive, [])) for _ in range(rate_limits.MAX_WAITING)]
+        limit = RateLimit(0.001, 0.0)
+        others = [asyncio.ensure_future(waiting(limit, receive, [])) for _ in range(rate_limits.MAX_WAITING)]
         await asyncio.sleep(0)
-        assert await waiting(pace, receive, sent) is None
+        assert await waiting(limit, receive, sent) is None
         assert dict(sent[0]["headers"])[b"connection"] == b"close"
         for one in others:
             one.cancel()
         await asyncio.gather(*others, return_exceptions=True)
-        assert await waiting(pace, receive_much, sent) is None
+        assert await waiting(limit, receive_much, sent) is None
         assert [message["status"] for message in sent[::2]] == [503, 503]
 
     asyncio.run(wait())
@@ -967,18 +967,18 @@ def test_only_so_many_requests_wait_and_none_with_a_large_body() -> None:
 
 def test_many_pages_and_requests_of_a_link_wait_and_more_pages_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "monotonic", lambda: 0.0)
-    students, (rate, burst) = rate_limits.StudentPace(), rate_limits.OPENING_PACE
+    students, (rate, burst) = rate_limits.StudentRateLimits(), rate_limits.OPENING_RATE
     delays = [students.opening_delay() for _ in range(300)]
     free, waiting = int(burst), int(rate_limits.MAX_DELAY * rate)
     assert delays[:free] == [0.0] * free
     assert delays[free : free + waiting] == pytest.approx([number / rate for number in range(1, waiting + 1)])
     assert set(delays[free + waiting :]) == {None}
-    requests = [students.requests.delay() for _ in range(int(rate_limits.REQUEST_PACE[1]) + 10)]
-    assert requests[-11:-9] == [0.0, pytest.approx(1 / rate_limits.REQUEST_PACE[0])]
+    requests = [students.requests.delay() for _ in range(int(rate_limits.REQUEST_RATE[1]) + 10)]
+    assert requests[-11:-9] == [0.0, pytest.approx(1 / rate_limits.REQUEST_RATE[0])]
 
 
-def test_a_pace_allows_a_burst_and_then_a_rate() -> None:
-    pace = Pace(rate=10.0, burst=5.0)
-    assert [pace.delay() for _ in range(5)] == [0.0] * 5
-    later = [pace.delay() for _ in range(10)]
+def test_a_rate_limit_allows_a_burst_and_then_a_rate() -> None:
+    limit = RateLimit(rate=10.0, burst=5.0)
+    assert [limit.delay() for _ in range(5)] == [0.0] * 5
+    later = [limit.delay() for _ in range(10)]
     assert later == pytest.approx([number / 10 for number in range(1, 11)], abs=0.2)

@@ -16,7 +16,7 @@ from starlette.status import WS_1008_POLICY_VIOLATION
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pages.ui.server.html_pages import SIGN_OUT
-from pages.ui.server.rate_limits import VISITORS_PACE, AddressPaces
+from pages.ui.server.rate_limits import VISITORS_RATE, AddressRateLimits
 from pages.ui.server.sign_in import KEY_COOKIE, PROVIDER_SIGN_OUT
 
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
@@ -55,7 +55,7 @@ class RequestGuard:
         """
         self.app = app
         self.hosts = hosts
-        self._refused = AddressPaces(*VISITORS_PACE)
+        self._refused = AddressRateLimits(*VISITORS_RATE)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):

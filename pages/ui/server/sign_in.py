@@ -24,7 +24,7 @@ from bsc_core.files import error_reason
 from bsc_core.users import USER_HEADER, User, key_hash, read_users, user_with_email, user_with_key, write_audit
 from pages.ui.server.html_pages import SIGN_IN, SIGN_OUT, change_user_page, sign_in_page
 from pages.ui.server.messages import while_signed_in, with_delays, without_refused
-from pages.ui.server.rate_limits import PROVIDER_PACE, VISITORS_PACE, AddressPaces, Pace, StudentPace
+from pages.ui.server.rate_limits import PROVIDER_RATE, VISITORS_RATE, AddressRateLimits, RateLimit, StudentRateLimits
 
 PROVIDER_SIGN_OUT, CALLBACK_PATH = "/auth/logout", "/oauth2callback"
 PROVIDER_PATHS = "/auth/login", PROVIDER_SIGN_OUT, CALLBACK_PATH
@@ -54,8 +54,8 @@ class SignIn:
         self.app = app
         self.root = root
         self._last_event: dict[tuple[str, str], float] = {}  # time of the last event by user and action
-        self._students: defaultdict[str, StudentPace] = defaultdict(StudentPace)  # by user
-        self._visitors, self._callbacks = AddressPaces(*VISITORS_PACE), AddressPaces(*PROVIDER_PACE)
+        self._students: defaultdict[str, StudentRateLimits] = defaultdict(StudentRateLimits)  # by user
+        self._visitors, self._callbacks = AddressRateLimits(*VISITORS_RATE), AddressRateLimits(*PROVIDER_RATE)
         self._confirmed: set[str] = set()  # digests of the cookies of a provider whose sign-in is in the audit log
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -70,8 +70,8 @@ class SignIn:
             return await response(scope, turn, send)
         cookies = HTTPConnection(scope).cookies
         user, email = self._user(cookies)
-        if (pace := self._pace(scope, user)) is not None:
-            if (turn := await pace.wait(scope, receive, send)) is None:
+        if (limit := self._rate_limit(scope, user)) is not None:
+            if (turn := await limit.wait(scope, receive, send)) is None:
                 return None
             receive = turn
         if path == HEALTH_PATH or (path in PROVIDER_PATHS and get_secrets_auth_section()):
@@ -93,7 +93,8 @@ class SignIn:
             return await PlainTextResponse("Only the owner may read the metrics.", 403)(scope, receive, send)
         MutableHeaders(scope=scope)[USER_HEADER] = user.signed_in_as
         if scope["type"] == "http":
-            return await self.app(scope, receive, send if user.may_launch else self._students[user.name].paced(send))
+            limited = send if user.may_launch else self._students[user.name].limit_answers(send)
+            return await self.app(scope, receive, limited)
         receive = while_signed_in(receive, lambda: self._is_signed_in(user, cookies))
         if user.may_launch:
             return await self.app(scope, without_refused(receive, user), send)
@@ -111,8 +112,8 @@ class SignIn:
         with student.page() as delay:
             return await self.app(scope, without_refused(with_delays(receive, delay), user), send)
 
-    def _pace(self, scope: Scope, user: User | None) -> Pace | None:
-        """Return the pace of a request; None for one of a member, or one that opens a page of a student."""
+    def _rate_limit(self, scope: Scope, user: User | None) -> RateLimit | None:
+        """Return the rate limit of a request; None for one of a member, or one that opens a page of a student."""
         if scope["path"] == CALLBACK_PATH and get_secrets_auth_section():
             return self._callbacks.of_request(scope)
         if user is None:
