@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from serving import AppServer
 
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "browser")]
-KEY_COOKIE = "bsc_key"  # as in `pages.ui.server`
+KEY_COOKIE = "bsc_key"  # as in `pages.ui.server.sign_in`
 OPENING_SECONDS = 60  # during which the clients open the page
 ACTION_SECONDS = 5.0  # from a reaction to the next action
 PATIENCE_SECONDS = 60  # after which a missing reaction is an error

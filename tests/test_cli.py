@@ -180,7 +180,7 @@ def test_the_app_is_opened_from_its_folder_and_may_read_the_users_files(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     command, environment = app_command(folder / "runs", port=8600, browser=False)
-    server = app_folder() / "pages" / "ui" / "server.py"
+    server = app_folder() / "pages" / "ui" / "server" / "__main__.py"
     assert command == [sys.executable, "-P", str(server), "--port=8600", "--no-browser"]
     assert environment["BSC_RUNS"] == str(folder / "runs")
     roots = environment["BSC_ROOTS"].split(os.pathsep)

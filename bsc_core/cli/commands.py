@@ -63,7 +63,7 @@ def app_command(
 
     folder = app_folder()
     roots = os.pathsep.join(str(path) for path in (Path.cwd(), Path.home(), folder, runs))
-    command = [sys.executable, "-P", str(folder / "pages" / "ui" / "server.py")]
+    command = [sys.executable, "-P", str(folder / "pages" / "ui" / "server" / "__main__.py")]
     command += [f"--host={host}"] if host else []
     command += [f"--port={port}"] if port else []
     command += [] if browser else ["--no-browser"]

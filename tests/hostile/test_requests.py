@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from starlette.requests import HTTPConnection
 
-from pages.ui.server import MAX_PART, _remove_unusable_headers, _with_headers
+from pages.ui.server.request_guard import MAX_PART, _remove_unusable_headers, _with_headers
 from tests.browser.serving import AppServer
 from tests.helpers.waiting import PATIENCE_SECONDS
 

@@ -40,9 +40,9 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 from bsc_core.users import AUDIT_FILE, USER_HEADER, USERS_FILE, add_user, remove_user
-from pages.ui import connections, paces
-from pages.ui import server as server_module
-from pages.ui.connections import (
+from pages.ui.server import connection_limits, rate_limits, startup, streamlit_patches
+from pages.ui.server.connection_limits import (
+    ACCEPTED,
     MAX_BEHIND,
     MAX_FRAMES,
     MAX_HEADER_LINES,
@@ -53,11 +53,8 @@ from pages.ui.connections import (
     LimitedHttp,
     LimitedWebSocket,
 )
-from pages.ui.paces import Pace
-from pages.ui.server import (
-    KEY_COOKIE,
+from pages.ui.server.messages import (
     MAX_ADDED_ROWS,
-    MAX_FORM_BYTES,
     MAX_MESSAGE_BYTES,
     MAX_QUERY,
     MAX_QUERY_OF_STUDENT,
@@ -66,11 +63,11 @@ from pages.ui.server import (
     MAX_TABLES,
     MAX_WIDGETS,
     MAX_WIDGETS_OF_STUDENT,
-    SignIn,
-    _host_name,
-    allowed_hosts,
-    main,
 )
+from pages.ui.server.rate_limits import RateLimit
+from pages.ui.server.request_guard import _host_name, allowed_hosts
+from pages.ui.server.sign_in import KEY_COOKIE, MAX_FORM_BYTES, SignIn
+from pages.ui.server.startup import main
 from tests.browser.serving import AppServer
 from tests.helpers.waiting import PATIENCE_SECONDS
 from tests.hostile.test_requests import WEBSOCKET
@@ -330,7 +327,7 @@ def test_an_unknown_address_is_one_line(
     keys: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("BSC_RUNS", keys["root"])
-    monkeypatch.setattr("sys.argv", ["server.py", "--host", "no-such-name.invalid"])
+    monkeypatch.setattr("sys.argv", ["bsc", "--host", "no-such-name.invalid"])
     assert main() == 2
     assert capsys.readouterr().err == (
         "bsc: --host no-such-name.invalid: this address is unknown; use one of this machine\n"
@@ -351,7 +348,7 @@ def test_clients_cannot_send_large_messages_to_a_shared_app(server: AppServer, k
 def test_a_large_message_of_a_user_ends_the_connection_before_it_is_parsed(
     keys: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server_module, "BackMsg", lambda: pytest.fail("parsed"))
+    monkeypatch.setattr("pages.ui.server.messages.BackMsg", lambda: pytest.fail("parsed"))
     message = {"type": "websocket.receive", "bytes": b"\x0a\x00" * (MAX_MESSAGE_BYTES // 2 + 1)}
     assert receive_in_app(keys, [message], 1) == [{"type": "websocket.disconnect", "code": 1009}]
 
@@ -428,7 +425,7 @@ def test_the_connection_of_a_changed_user_ends_also_if_it_is_silent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
     key = add_user(tmp_path, "eva", "owner")
-    monkeypatch.setattr(server_module, "CHECK_SECONDS", 0.01)
+    monkeypatch.setattr("pages.ui.server.messages.CHECK_SECONDS", 0.01)
     received: list[Any] = []
 
     async def receive() -> Any:
@@ -452,7 +449,7 @@ def test_the_connection_of_a_changed_user_ends_also_if_it_is_silent(
 
 def test_a_removed_user_is_answered_once_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     key = add_user(tmp_path, "eva", "member")
-    monkeypatch.setattr(server_module, "CHECK_SECONDS", 0.01)
+    monkeypatch.setattr("pages.ui.server.messages.CHECK_SECONDS", 0.01)
     message = {"type": "websocket.receive", "bytes": BackMsg(stop_script=True).SerializeToString()}
     received: list[Any] = []
 
@@ -592,8 +589,8 @@ def test_a_request_in_chunks_is_refused() -> None:
 def test_the_connections_of_an_address_are_limited(
     host: str, other: str, limited: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "MAX_CONNECTIONS", 5)
-    monkeypatch.setattr(paces, "_own_networks", lambda: {ipaddress.IPv6Network("2001:db8:0:9::/64")})
+    monkeypatch.setattr(connection_limits, "MAX_CONNECTIONS", 5)
+    monkeypatch.setattr(rate_limits, "_own_networks", lambda: {ipaddress.IPv6Network("2001:db8:0:9::/64")})
 
     async def connect_all() -> list[bool]:
         config, state = uvicorn.Config(lambda: None, lifespan="off"), ServerState()
@@ -608,14 +605,14 @@ def test_the_connections_of_an_address_are_limited(
 
 
 def test_many_connections_wait_until_they_are_accepted() -> None:
-    with socket.create_server(("127.0.0.1", 0), backlog=server_module.ACCEPTED) as listener, ExitStack() as clients:
-        server_module._lengthen_queues()
-        for _ in range(20 * server_module.ACCEPTED):
+    with socket.create_server(("127.0.0.1", 0), backlog=ACCEPTED) as listener, ExitStack() as clients:
+        startup._lengthen_queues()
+        for _ in range(20 * ACCEPTED):
             clients.enter_context(socket.create_connection(listener.getsockname(), PATIENCE_SECONDS))
 
 
 def test_a_connection_without_a_request_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "REQUEST_SECONDS", 0.01)
+    monkeypatch.setattr(connection_limits, "REQUEST_SECONDS", 0.01)
 
     async def answer(scope: Any, receive: Any, send: Any) -> None:
         await asyncio.Event().wait()
@@ -655,10 +652,10 @@ def test_large_answers_to_a_link_of_students_wait_for_each_other(monkeypatch: py
 
     async def answer(size: int) -> None:
         headers = [(b"content-length", str(size).encode())]
-        await paced(send)({"type": "http.response.start", "status": 200, "headers": headers})
+        await limited(send)({"type": "http.response.start", "status": 200, "headers": headers})
 
-    paced = paces.StudentPace().paced
-    monkeypatch.setattr(paces.asyncio, "sleep", sleep)
+    limited = rate_limits.StudentRateLimits().limit_answers
+    monkeypatch.setattr(rate_limits.asyncio, "sleep", sleep)
     for size in (2**20, 1000) * 8:
         asyncio.run(answer(size))
     assert len(delays) == 8
@@ -668,7 +665,7 @@ def test_large_answers_to_a_link_of_students_wait_for_each_other(monkeypatch: py
 
 @pytest.mark.parametrize("reads", [True, False])
 def test_an_answer_that_is_not_read_ends(reads: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "REQUEST_SECONDS", 0.2)
+    monkeypatch.setattr(connection_limits, "REQUEST_SECONDS", 0.2)
     content, answered = bytes(32 * 2**20), []
 
     async def answer(scope: Any, receive: Any, send: Any) -> None:
@@ -702,7 +699,7 @@ def test_an_answer_that_is_not_read_ends(reads: bool, monkeypatch: pytest.Monkey
 
 
 def test_a_closed_websocket_ends_although_its_client_does_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "CLOSE_SECONDS", 0.01)
+    monkeypatch.setattr(connection_limits, "CLOSE_SECONDS", 0.01)
 
     async def close() -> bool:
         transport, ended = Mock(), asyncio.Event()
@@ -719,11 +716,11 @@ def test_a_closed_websocket_ends_although_its_client_does_not_read(monkeypatch: 
 
 def test_the_session_of_a_client_that_does_not_read_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(StarletteSessionClient, "write_forward_msg", StarletteSessionClient.write_forward_msg)
-    server_module._limit_waiting_messages()
+    streamlit_patches._limit_waiting_messages()
     queue: asyncio.Queue[bytes] = asyncio.Queue(500)
     client = SimpleNamespace(_send_queue=queue, _closed=asyncio.Event())
     message = ForwardMsg(script_finished=ForwardMsg.FINISHED_SUCCESSFULLY)
-    for size in (server_module.MAX_UNREAD_BYTES - 100, 200):
+    for size in (streamlit_patches.MAX_UNREAD_BYTES - 100, 200):
         StarletteSessionClient.write_forward_msg(client, message)  # type: ignore[arg-type]
         queue.put_nowait(bytes(size))
     with pytest.raises(SessionClientDisconnectedError):
@@ -737,10 +734,10 @@ def test_a_file_that_was_built_for_a_download_is_not_removed_when_others_use_the
     for name in ("mark_for_delete", "is_marked_for_delete"):
         monkeypatch.setattr(MediaFileMetadata, name, getattr(MediaFileMetadata, name))
     monkeypatch.setattr(memory_media_file_storage, "_calculate_file_id", None)  # replaced next
-    server_module._keep_downloads()
-    assert memory_media_file_storage._calculate_file_id is server_module._file_id
+    streamlit_patches._keep_downloads()
+    assert memory_media_file_storage._calculate_file_id is streamlit_patches._file_id
     now = [1000.0]
-    monkeypatch.setattr(server_module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(streamlit_patches, "time", SimpleNamespace(monotonic=lambda: now[0]))
     manager = MediaFileManager(MemoryMediaFileStorage("/media"))
     address = manager.add(b"a model", "application/zip", "", file_name="model.zip", is_for_static_download=True)
     manager.clear_session_refs()
@@ -748,7 +745,7 @@ def test_a_file_that_was_built_for_a_download_is_not_removed_when_others_use_the
     for _ in range(5):  # scripts that end
         manager.remove_orphaned_files()
     assert manager._storage.get_file(name).content == b"a model"  # type: ignore[attr-defined]
-    now[0] += server_module.DOWNLOAD_SECONDS + 1
+    now[0] += streamlit_patches.DOWNLOAD_SECONDS + 1
     manager.remove_orphaned_files()
     with pytest.raises(MediaFileStorageError):
         manager._storage.get_file(name)  # type: ignore[attr-defined]
@@ -756,14 +753,14 @@ def test_a_file_that_was_built_for_a_download_is_not_removed_when_others_use_the
 
 def test_no_files_are_watched_for_a_session_that_reconnects(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(AppSession, "register_file_watchers", AppSession.register_file_watchers)  # restored afterwards
-    server_module._watch_no_files()
+    streamlit_patches._watch_no_files()
     session = SimpleNamespace(_local_sources_watcher=None)
     AppSession.register_file_watchers(session)  # type: ignore[arg-type]
     assert session._local_sources_watcher is None
 
 
 def test_large_downloads_that_differ_in_one_byte_are_different_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory_media_file_storage, "_calculate_file_id", server_module._file_id)
+    monkeypatch.setattr(memory_media_file_storage, "_calculate_file_id", streamlit_patches._file_id)
     storage, files = MemoryMediaFileStorage("/media"), [bytearray(2**21), bytearray(2**21)]
     files[1][2**19] = 1  # outside the parts that Streamlit compares
     ids = [storage.load_and_get_id(bytes(file), "text/csv", MediaFileKind.DOWNLOADABLE, "a.csv") for file in files]
@@ -803,7 +800,7 @@ def test_users_can_sign_in_when_the_disk_is_full(
     def full(*arguments: Any, **details: Any) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(server_module, "write_audit", full)
+    monkeypatch.setattr("pages.ui.server.sign_in.write_audit", full)
     form = urlencode({"key": keys["ada"] if key == "valid" else "x", "next": "/", "replaces": ""})
     client = TestClient(SignIn(lambda scope, receive, send: None, Path(keys["root"])), follow_redirects=False)  # type: ignore[arg-type, return-value]
     response = client.post("/sign-in", content=form, headers={"Content-Type": "application/x-www-form-urlencoded"})
@@ -818,9 +815,9 @@ def test_messages_of_students_that_come_too_fast_are_delayed(
     async def sleep(seconds: float) -> None:
         delays.append(seconds)
 
-    monkeypatch.setattr(server_module.asyncio, "sleep", sleep)
+    monkeypatch.setattr(asyncio, "sleep", sleep)
     message = BackMsg(stop_script=True).SerializeToString()
-    _, burst = paces.PAGE_PACE
+    _, burst = rate_limits.PAGE_RATE
     received(keys, [message] * int(burst), int(burst), "class")
     assert delays == []
     received(keys, [message] * 2 * int(burst), 2 * int(burst), "class")
@@ -837,7 +834,7 @@ def test_messages_of_students_that_come_too_fast_are_delayed(
 def test_a_page_that_sends_less_than_its_share_does_not_wait_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    students = paces.StudentPace()
+    students = rate_limits.StudentRateLimits()
     with ExitStack() as pages:
         busy = [pages.enter_context(students.page()) for now[0] in map(float, range(100))]
         quiet = pages.enter_context(students.page())
@@ -852,7 +849,7 @@ def test_a_page_that_sends_less_than_its_share_does_not_wait_for_others(monkeypa
 
 @pytest.mark.parametrize("path", ["/", "/_stcore/health", "/sign-in"])
 def test_many_requests_without_a_key_wait(keys: dict[str, str], monkeypatch: pytest.MonkeyPatch, path: str) -> None:
-    rate, burst = paces.VISITORS_PACE
+    rate, burst = rate_limits.VISITORS_RATE
     delays = waits(monkeypatch)
     app = SignIn(PlainTextResponse("a page"), Path(keys["root"]))
     client, other = TestClient(app), TestClient(app, client=("192.0.2.7", 5000))
@@ -866,12 +863,12 @@ def test_many_requests_without_a_key_wait(keys: dict[str, str], monkeypatch: pyt
     assert len(delays) == (4 if path == "/sign-in" else 2)
 
 
-@pytest.mark.parametrize(("path", "pace"), [("/auth/login", "VISITORS_PACE"), ("/oauth2callback", "PROVIDER_PACE")])
+@pytest.mark.parametrize(("path", "limit"), [("/auth/login", "VISITORS_RATE"), ("/oauth2callback", "PROVIDER_RATE")])
 def test_many_requests_to_sign_in_with_a_provider_wait(
-    keys: dict[str, str], monkeypatch: pytest.MonkeyPatch, path: str, pace: str
+    keys: dict[str, str], monkeypatch: pytest.MonkeyPatch, path: str, limit: str
 ) -> None:
-    monkeypatch.setattr(server_module, "get_secrets_auth_section", lambda: {"redirect_uri": ""})
-    rate, burst = getattr(paces, pace)
+    monkeypatch.setattr("pages.ui.server.sign_in.get_secrets_auth_section", lambda: {"redirect_uri": ""})
+    rate, burst = getattr(rate_limits, limit)
     delays = waits(monkeypatch)
     client = TestClient(SignIn(PlainTextResponse("a page"), Path(keys["root"])))
     assert [client.get(path).text for _ in range(int(burst) + 2)] == ["a page"] * (int(burst) + 2)
@@ -886,25 +883,25 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         delays.append(seconds)
         return receive
 
-    monkeypatch.setattr(paces, "_received", received)
+    monkeypatch.setattr(rate_limits, "_received", received)
     monkeypatch.setattr(time, "monotonic", lambda: 0.0)
     return delays
 
 
-def waiting(pace: Pace, receive: Any, sent: list[Any]) -> Any:
+def waiting(limit: RateLimit, receive: Any, sent: list[Any]) -> Any:
     async def send(message: Any) -> None:
         sent.append(message)
 
-    return pace.wait({"type": "http"}, receive, send)
+    return limit.wait({"type": "http"}, receive, send)
 
 
-def test_a_flood_delays_a_pace_only_shortly_after_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_flood_delays_a_limit_only_shortly_after_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    pace = Pace(50.0, 500.0, paces.MAX_DELAY)
-    assert max(pace.delay() for _ in range(100_000)) == paces.MAX_DELAY
-    now[0] += paces.MAX_DELAY + 1
-    assert pace.delay() == 0.0
+    limit = RateLimit(50.0, 500.0, rate_limits.MAX_DELAY)
+    assert max(limit.delay() for _ in range(100_000)) == rate_limits.MAX_DELAY
+    now[0] += rate_limits.MAX_DELAY + 1
+    assert limit.delay() == 0.0
 
 
 @pytest.mark.parametrize(
@@ -919,13 +916,13 @@ def test_a_request_that_waits_ends_when_its_client_leaves(first: dict[str, Any],
     async def leave() -> list[Any]:
         messages = [first, second]
         sent: list[Any] = []
-        pace = Pace(0.001, 0.0)
+        limit = RateLimit(0.001, 0.0)
 
         async def receive() -> Any:
             return messages.pop(0)
 
-        assert await waiting(pace, receive, sent) is None  # would wait 1,000 s
-        assert pace._waiting == 0
+        assert await waiting(limit, receive, sent) is None  # would wait 1,000 s
+        assert limit._waiting == 0
         return sent
 
     assert asyncio.run(leave())[0]["status"] == 503
@@ -938,7 +935,7 @@ def test_a_request_that_waited_is_received_as_it_was_sent() -> None:
         async def receive() -> Any:
             return parts.pop(0) if parts else await asyncio.Event().wait()
 
-        received = await waiting(Pace(20.0, 0.0), receive, [])
+        received = await waiting(RateLimit(20.0, 0.0), receive, [])
         assert parts == []
         return [(await received())["body"] for _ in range(3)]
 
@@ -954,15 +951,15 @@ def test_only_so_many_requests_wait_and_none_with_a_large_body() -> None:
             return {"type": "http.request", "body": bytes(2000), "more_body": True}
 
         sent: list[Any] = []
-        pace = Pace(0.001, 0.0)
-        others = [asyncio.ensure_future(waiting(pace, receive, [])) for _ in range(paces.MAX_WAITING)]
+        limit = RateLimit(0.001, 0.0)
+        others = [asyncio.ensure_future(waiting(limit, receive, [])) for _ in range(rate_limits.MAX_WAITING)]
         await asyncio.sleep(0)
-        assert await waiting(pace, receive, sent) is None
+        assert await waiting(limit, receive, sent) is None
         assert dict(sent[0]["headers"])[b"connection"] == b"close"
         for one in others:
             one.cancel()
         await asyncio.gather(*others, return_exceptions=True)
-        assert await waiting(pace, receive_much, sent) is None
+        assert await waiting(limit, receive_much, sent) is None
         assert [message["status"] for message in sent[::2]] == [503, 503]
 
     asyncio.run(wait())
@@ -970,18 +967,18 @@ def test_only_so_many_requests_wait_and_none_with_a_large_body() -> None:
 
 def test_many_pages_and_requests_of_a_link_wait_and_more_pages_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "monotonic", lambda: 0.0)
-    students, (rate, burst) = paces.StudentPace(), paces.OPENING_PACE
+    students, (rate, burst) = rate_limits.StudentRateLimits(), rate_limits.OPENING_RATE
     delays = [students.opening_delay() for _ in range(300)]
-    free, waiting = int(burst), int(paces.MAX_DELAY * rate)
+    free, waiting = int(burst), int(rate_limits.MAX_DELAY * rate)
     assert delays[:free] == [0.0] * free
     assert delays[free : free + waiting] == pytest.approx([number / rate for number in range(1, waiting + 1)])
     assert set(delays[free + waiting :]) == {None}
-    requests = [students.requests.delay() for _ in range(int(paces.REQUEST_PACE[1]) + 10)]
-    assert requests[-11:-9] == [0.0, pytest.approx(1 / paces.REQUEST_PACE[0])]
+    requests = [students.requests.delay() for _ in range(int(rate_limits.REQUEST_RATE[1]) + 10)]
+    assert requests[-11:-9] == [0.0, pytest.approx(1 / rate_limits.REQUEST_RATE[0])]
 
 
-def test_a_pace_allows_a_burst_and_then_a_rate() -> None:
-    pace = Pace(rate=10.0, burst=5.0)
-    assert [pace.delay() for _ in range(5)] == [0.0] * 5
-    later = [pace.delay() for _ in range(10)]
+def test_a_rate_limit_allows_a_burst_and_then_a_rate() -> None:
+    limit = RateLimit(rate=10.0, burst=5.0)
+    assert [limit.delay() for _ in range(5)] == [0.0] * 5
+    later = [limit.delay() for _ in range(10)]
     assert later == pytest.approx([number / 10 for number in range(1, 11)], abs=0.2)

@@ -16,8 +16,8 @@ from streamlit.web.server.starlette.starlette_app_utils import create_signed_val
 from streamlit.web.server.starlette.starlette_server_config import USER_COOKIE_NAME
 
 from bsc_core.users import AUDIT_FILE, add_user, remove_user
-from pages.ui import server as server_module
-from pages.ui.server import KEY_COOKIE
+from pages.ui.server import sign_in
+from pages.ui.server.sign_in import KEY_COOKIE
 from tests.browser.serving import AppServer
 from tests.helpers.waiting import PATIENCE_SECONDS
 from tests.hostile.identity_provider import IdentityProvider
@@ -97,14 +97,14 @@ def test_parts_of_a_divided_cookie_name_nobody(monkeypatch: pytest.MonkeyPatch) 
     def signed(**values: str) -> dict[str, str]:
         return {name: create_signed_value("secret", name, value).decode() for name, value in values.items()}
 
-    monkeypatch.setattr(server_module, "get_secrets_auth_section", lambda: True)
-    monkeypatch.setattr(server_module, "get_cookie_secret", lambda: "secret")
-    monkeypatch.setattr(server_module, "get_origin_from_redirect_uri", lambda: "http://localhost")
+    monkeypatch.setattr(sign_in, "get_secrets_auth_section", lambda: True)
+    monkeypatch.setattr(sign_in, "get_cookie_secret", lambda: "secret")
+    monkeypatch.setattr(sign_in, "get_origin_from_redirect_uri", lambda: "http://localhost")
     user = json.dumps({"email": "ada@example.org", "is_logged_in": True, "origin": "http://localhost"})
-    assert server_module.confirmed_email(signed(**{USER_COOKIE_NAME: user})) == "ada@example.org"
+    assert sign_in.confirmed_email(signed(**{USER_COOKIE_NAME: user})) == "ada@example.org"
     parts = {f"{USER_COOKIE_NAME}_{number}": part for number, part in enumerate((user[:20], user[20:]), 1)}
-    assert server_module.confirmed_email(signed(**{USER_COOKIE_NAME: "chunks-2"}, **parts)) is None
-    assert server_module.confirmed_email(signed(**{USER_COOKIE_NAME: "2"}, **parts)) is None
+    assert sign_in.confirmed_email(signed(**{USER_COOKIE_NAME: "chunks-2"}, **parts)) is None
+    assert sign_in.confirmed_email(signed(**{USER_COOKIE_NAME: "2"}, **parts)) is None
 
 
 def test_a_key_that_is_no_longer_valid_does_not_prevent_the_sign_in_with_a_provider(

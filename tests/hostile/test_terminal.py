@@ -11,7 +11,7 @@ from bsc_core.cli import main
 from bsc_core.data.io.export import as_tsv
 from bsc_core.data.io.tables import read_table
 from bsc_core.formatting import printable
-from pages.ui.server_log import CAUSED_BY_CLIENTS, PrintableRecord, prepare_log
+from pages.ui.server.log_records import CAUSED_BY_CLIENTS, PrintableRecord, prepare_log
 
 CONTROL = [chr(code) for code in (*range(9), 11, 12, 13, *range(14, 32), 127, 0x85, 0x9B, 0x202E, 0x2066)]
 

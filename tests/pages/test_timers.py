@@ -11,13 +11,13 @@ from streamlit.proto.WidgetStates_pb2 import WidgetState, WidgetStates
 from streamlit.runtime.scriptrunner.script_runner import ScriptRunner
 from streamlit.runtime.scriptrunner_utils.script_requests import RerunData, ScriptRequests
 
-from pages.ui import server
+from pages.ui.server import streamlit_patches
 
 
 @pytest.fixture
 def requests(monkeypatch: pytest.MonkeyPatch) -> ScriptRequests:
     monkeypatch.setattr(ScriptRequests, "request_rerun", ScriptRequests.request_rerun)  # restored after the test
-    server._ignore_controls_of_timers()
+    streamlit_patches._ignore_controls_of_timers()
     return ScriptRequests()
 
 
@@ -35,7 +35,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Callable[[RerunData], list[RerunData
     executed: list[RerunData] = []
     monkeypatch.setattr(ScriptRequests, "request_rerun", ScriptRequests.request_rerun)
     monkeypatch.setattr(ScriptRunner, "_run_script", lambda runner, data: executed.append(data))
-    server._ignore_timers_of_other_pages()
+    streamlit_patches._ignore_timers_of_other_pages()
     runner = SimpleNamespace(_pages_manager=SimpleNamespace(current_page_script_hash="new"))
 
     def execute(data: RerunData) -> list[RerunData]:

@@ -1,4 +1,4 @@
-"""Paces of those who could delay everybody else: visitors without a key, and links of students."""
+"""Rate limits of those who could delay everybody else: visitors without a key, and links of students."""
 
 import asyncio
 import functools
@@ -13,27 +13,27 @@ from functools import lru_cache
 import psutil
 from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse
+from starlette.status import WS_1013_TRY_AGAIN_LATER
 from starlette.types import Message, Receive, Scope, Send
 
-STUDENTS_PACE, PAGE_PACE = (25.0, 150.0), (3.0, 20.0)  # messages of students per second, and at once
-OPENING_PACE = 5.0, 60.0  # pages of a link of students; they are refused if they would wait for more than MAX_DELAY
-REQUEST_PACE = 100.0, 1000.0  # requests of a link of students; a first visit needs about 100
-VISITORS_PACE = 50.0, 500.0  # requests of an address that are refused or need no key
-PROVIDER_PACE = 5.0, 60.0  # answers of the provider that an address sends, each of which the provider has to confirm
-REFUSED_PACE = 0.1, 0.0  # refused pages of a link of students: each waits, since its client tries again at once
-LARGE_ANSWER, LARGE_PACE = 2**20, (1.0, 5.0)  # bytes; answers of this size to a link of students
+STUDENTS_RATE, PAGE_RATE = (25.0, 150.0), (3.0, 20.0)  # messages of students per second, and at once
+OPENING_RATE = 5.0, 60.0  # pages of a link of students; they are refused if they would wait for more than MAX_DELAY
+REQUEST_RATE = 100.0, 1000.0  # requests of a link of students; a first visit needs about 100
+VISITORS_RATE = 50.0, 500.0  # requests of an address that are refused or need no key
+PROVIDER_RATE = 5.0, 60.0  # answers of the provider that an address sends, each of which the provider has to confirm
+REFUSED_RATE = 0.1, 0.0  # refused pages of a link of students: each waits, since its client tries again at once
+LARGE_ANSWER, LARGE_RATE = 2**20, (1.0, 5.0)  # bytes; answers of this size to a link of students
 MAX_DELAY = 10.0  # seconds that a request waits
-MAX_WAITING = 1_000  # requests of a pace that wait at a time; the next ones are refused
+MAX_WAITING = 1_000  # requests of a limit that wait at a time; the next ones are refused
 MAX_WAITING_BODY = 2**14  # bytes
 LOCAL_NETWORK = ipaddress.IPv6Network("fc00::/7")
-MAX_ADDRESSES = 1_000  # whose paces are kept
-TRY_AGAIN_LATER = 1013  # close code of a websocket
+MAX_ADDRESSES = 1_000  # whose limits are stored
 
 
-class Pace:
+class RateLimit:
     """Limit of how often something may happen: `burst` times at once, and then `rate` times per second.
 
-    Nothing waits for more than `most` seconds, so a pace is free again `most` seconds after its last event.
+    Nothing waits for more than `most` seconds, so a limit is free again `most` seconds after its last event.
     """
 
     def __init__(self, rate: float, burst: float, most: float = math.inf) -> None:
@@ -79,7 +79,7 @@ class Pace:
         if received is not None:
             return received
         if scope["type"] == "websocket":
-            await send({"type": "websocket.close", "code": TRY_AGAIN_LATER, "reason": "Too many requests."})
+            await send({"type": "websocket.close", "code": WS_1013_TRY_AGAIN_LATER, "reason": "Too many requests."})
         else:
             headers = {"Retry-After": str(round(MAX_DELAY)), "Connection": "close"}
             await PlainTextResponse("Too many requests.", 503, headers)(scope, receive, send)
@@ -113,20 +113,20 @@ async def _received(receive: Receive, seconds: float) -> Receive | None:
             return None  # the client left, or sends to a websocket that is not open yet
 
 
-class AddressPaces:
-    """A pace for each address, so that nobody waits for requests from another one."""
+class AddressRateLimits:
+    """A rate limit for each address, so that nobody waits for requests from another one."""
 
     def __init__(self, rate: float, burst: float) -> None:
         self._rate, self._burst = rate, burst
-        self._paces: dict[str, Pace] = {}
+        self._limits: dict[str, RateLimit] = {}
 
-    def of_request(self, scope: Scope) -> Pace:
-        """Return the pace of the client of a request."""
+    def of_request(self, scope: Scope) -> RateLimit:
+        """Return the limit of the client of a request."""
         host = scope["client"][0] if scope.get("client") else ""
         address = network(host) or host
-        if address not in self._paces and len(self._paces) >= MAX_ADDRESSES:
-            self._paces.pop(next(iter(self._paces)))
-        return self._paces.setdefault(address, Pace(self._rate, self._burst, MAX_DELAY))
+        if address not in self._limits and len(self._limits) >= MAX_ADDRESSES:
+            self._limits.pop(next(iter(self._limits)))
+        return self._limits.setdefault(address, RateLimit(self._rate, self._burst, MAX_DELAY))
 
 
 @lru_cache(maxsize=4096)
@@ -158,16 +158,17 @@ def _own_networks() -> frozenset[ipaddress.IPv6Network]:
     return frozenset(ipaddress.IPv6Network((address, 64), strict=False) for address in addresses)
 
 
-class StudentPace:
-    """Pace of a student, or of a class that shares a link.
+class StudentRateLimits:
+    """Rate limits of a student, or of a class that shares a link.
 
-    A page waits only for its own pace while it sends no more than its share, so that others cannot delay it.
+    A page waits only for its own limit while it sends no more than its share, so that others cannot delay it.
     """
 
     def __init__(self) -> None:
-        self.requests = Pace(*REQUEST_PACE, MAX_DELAY)
-        self.refused = Pace(*REFUSED_PACE, MAX_DELAY)
-        self._all, self._large, self._openings = Pace(*STUDENTS_PACE), Pace(*LARGE_PACE), Pace(*OPENING_PACE)
+        self.requests = RateLimit(*REQUEST_RATE, MAX_DELAY)
+        self.refused = RateLimit(*REFUSED_RATE, MAX_DELAY)
+        self._all, self._large = RateLimit(*STUDENTS_RATE), RateLimit(*LARGE_RATE)
+        self._openings = RateLimit(*OPENING_RATE)
         self._waiting_large = 0
         self._pages = 0
 
@@ -175,7 +176,7 @@ class StudentPace:
         """Count a page that opens; return for how many seconds it has to wait, None if it is refused."""
         return self._openings.delay() if self._openings.backlog() <= MAX_DELAY else None
 
-    def paced(self, send: Send) -> Send:
+    def limit_answers(self, send: Send) -> Send:
         """Return a function that sends an answer, of LARGE_ANSWER or more bytes when few others were sent before."""
 
         is_refused = False
@@ -202,10 +203,10 @@ class StudentPace:
     @contextmanager
     def page(self) -> Iterator[Callable[[], float]]:
         """Count an open page; yield the function that returns for how many seconds its next message has to wait."""
-        own, share = Pace(*PAGE_PACE), Pace(STUDENTS_PACE[0], 1.0)
+        own, share = RateLimit(*PAGE_RATE), RateLimit(STUDENTS_RATE[0], 1.0)
 
         def delay() -> float:
-            share.rate = STUDENTS_PACE[0] / self._pages
+            share.rate = STUDENTS_RATE[0] / self._pages
             return max(own.delay(), 0.0 if share.admits() else self._all.delay())
 
         self._pages += 1

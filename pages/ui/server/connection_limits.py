@@ -15,8 +15,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets import http11
 
-from pages.ui.paces import network
+from pages.ui.server.rate_limits import network
 
+ACCEPTED = 16  # connections that are accepted at a time, before anything else is done
 BLANK_LINE = re.compile(rb"\n\r?\n")
 MAX_HEADER_LINES = 100
 MAX_BEHIND = 2**14  # bytes received behind a request that is not answered yet; a browser waits for the answer

@@ -5,7 +5,7 @@ import traceback
 from typing import Any
 
 from bsc_core.formatting import printable
-from pages.ui.paces import Pace
+from pages.ui.server.rate_limits import RateLimit
 
 MAX_CHARACTERS = 4_000
 CAUSED_BY_CLIENTS = (  # loggers of records that any client can cause
@@ -22,8 +22,8 @@ def prepare_log() -> None:
     """Limit the length and the number of records that clients cause, and escape their control characters."""
     logging.setLogRecordFactory(PrintableRecord)
     for name in CAUSED_BY_CLIENTS:
-        pace = Pace(rate=1.0, burst=10.0)
-        logging.getLogger(name).addFilter(lambda record, pace=pace: pace.admits())  # type: ignore[misc]
+        limit = RateLimit(rate=1.0, burst=10.0)
+        logging.getLogger(name).addFilter(lambda record, limit=limit: limit.admits())  # type: ignore[misc]
 
 
 class PrintableRecord(logging.LogRecord):

@@ -1,0 +1,53 @@
+"""Streamlit's scripts and styles, which are sent compressed from memory."""
+
+import gzip
+from functools import lru_cache
+from pathlib import Path
+
+import streamlit as st
+from starlette.datastructures import Headers
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+STATIC_FOLDER = Path(st.__file__).parent / "static"
+COMPRESSED_TYPES = {".js": "text/javascript", ".css": "text/css"}
+
+
+class CompressedAssets:
+    """ASGI middleware that sends Streamlit's scripts and styles compressed, from memory.
+
+    Streamlit sends them uncompressed, about 3.5 MB for a first visit instead of 1.1 MB, and reads them in threads that
+    wait for the threads of the pages.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        """Wrap an ASGI application."""
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["method"] == "GET" and scope["path"].endswith(tuple(COMPRESSED_TYPES)):
+            response = _compressed(scope["path"])
+            if response is not None and "gzip" in Headers(scope=scope).get("accept-encoding", ""):
+                return await response(scope, receive, send)
+        return await self.app(scope, receive, send)
+
+
+def _compressed(path: str) -> Response | None:
+    """Return the compressed file of a path such as `/static/js/index.js`; None if there is none."""
+    try:
+        file = (STATIC_FOLDER / path.lstrip("/")).resolve()
+        if not file.is_relative_to(STATIC_FOLDER / "static") or not file.is_file():
+            return None
+    except (OSError, ValueError):  # a name that is too long or contains a zero byte
+        return None
+    return _compressed_file(file)
+
+
+@lru_cache(maxsize=512)
+def _compressed_file(file: Path) -> Response:
+    headers = {  # names of these files contain their hash
+        "Cache-Control": "public, immutable, max-age=31536000",
+        "Content-Encoding": "gzip",
+        "Vary": "Accept-Encoding",
+    }
+    return Response(gzip.compress(file.read_bytes(), 6), media_type=COMPRESSED_TYPES[file.suffix], headers=headers)
