@@ -193,6 +193,23 @@ def test_a_umap_map_that_becomes_ready_does_not_replace_the_map_with_a_selection
     assert "embeddings.show_umap" not in [button.key for button in app.button]
 
 
+def test_a_selection_on_a_umap_map_keeps_it(finished: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(map_task, "start", lambda *arguments: None)
+    monkeypatch.setattr(background_task, "elapsed_seconds", lambda folder: 1.0)
+    data = run_data.load_splits(finished)
+    app = open_page("embeddings", run=finished.id)
+    assert any("(PCA; UMAP in about " in title for title in figure_titles(app))
+    rows, points = np.arange(len(data.texts), dtype=np.int32), np.zeros((len(data.texts), 2))
+    monkeypatch.setattr(map_task, "is_ready", lambda folder: True)
+    monkeypatch.setattr(map_task, "load_maps", lambda folder: map_task.Maps(rows, [points, points], [0.5, 0.5]))
+    app.run()
+    assert any("(UMAP)" in title for title in figure_titles(app))
+    app.query_params[selection.SELECTED] = f"{data.texts.digest[:6]}-{selection.pack_ids([0, 3])}"
+    app.run()
+    assert "2 texts selected" in page_text(app)
+    assert any("(UMAP)" in title for title in figure_titles(app))
+
+
 def test_the_title_states_how_the_distance_of_positive_pairs_changed(mapped: Run) -> None:
     data = map_data(mapped)
     dev = data.dataset.dev

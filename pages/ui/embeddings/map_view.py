@@ -163,6 +163,7 @@ def load_maps(data: MapData, rows: np.ndarray, method: str, *, in_use: bool) -> 
         folder = map_task.map_folder(data.folder, files, rows, method, SEED)
         ready = map_task.load_maps(folder)
         if ready is not None and not (in_use and st.session_state.get(PCA_SHOWN) == folder.name):
+            st.session_state.pop(PCA_SHOWN, None)  # a later selection keeps this map
             return ready, None
         st.session_state[PCA_SHOWN] = folder.name
         map_task.start(folder, files, rows, method, SEED)
