@@ -942,6 +942,12 @@ def short_id(run_id: str) -> str:
     return member[1] if member else name
 
 
+def id_code(run_id: str) -> str:
+    """Return the characters of an id that distinguish runs of one name; `9907-001` of a run of a group."""
+    member = re.search(rf"(?:^|-)({MEMBER})(?:-|$)", run_id)
+    return member[1] if member else run_id[-4:]
+
+
 def id_words(text: str) -> str:
     """Return a text as a part of an id: `temperature-0.05` for `Temperature: 0.05`."""
     return re.sub(r"[^a-z0-9.]+|\.{2,}", "-", text.lower()).strip("-.")

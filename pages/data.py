@@ -21,11 +21,11 @@ with display.show_errors():
     data = data_cache.dataset_splits(context.dataset_key)
     findings = audit.audit_dataset(context.dataset_key, context.encoder)
 
-overview.problems(data, findings, lambda: st.session_state.update({TAB: "Audit"}))
+overview.problems(data, findings, lambda: url.open_tab(TAB, "Audit"))
 overview.summaries(data, findings)
 
 source_tab, columns_tab, audit_tab, generate_tab, shape_tab, export_tab = st.tabs(
-    TABS, on_change="rerun", **url.bound(TAB, TABS)
+    TABS, on_change="rerun", **url.tabs(TAB, TABS)
 )
 with source_tab:
     overview.source(data)

@@ -42,7 +42,7 @@ with display.show_errors():
         "Similarity of ten sentences": lambda: ten_sentences.draw(searched),
     }
     with tabs:
-        display.tabs(parts, **url.bound(search.PART, parts))
+        display.tabs(parts, **url.tabs(search.PART, parts))
     with page_layout.action_bar():
         if run is None:
             page_layout.next_step_button("Train a run on this dataset", "train", key="retrieval.none")

@@ -99,7 +99,15 @@ def select_an_error(visit, data, task, vectors):
     visit.wait()
     nearest = nearest_documents(vectors, int(task.query[ranks.argmax()]), task.corpus)
     wait_until(lambda: result_lists(visit)[1] == nearest, "the documents of the selected query are not shown")
-    expect(visit.page.get_by_role("tab", name="Results", exact=True)).to_have_attribute("aria-selected", "true")
+    results = visit.page.get_by_role("tab", name="Results", exact=True)
+    expect(results).to_have_attribute("aria-selected", "true")
+    documents = visit.page.get_by_role("combobox", name="Correct the relevance of a document", exact=True)
+    option = visit.page.get_by_role("option").nth(1)
+    visit.click_until(documents, option)
+    option.click()
+    expect(visit.page.get_by_text("Does this document answer the query?")).to_be_visible()
+    visit.wait()
+    expect(results).to_have_attribute("aria-selected", "true")  # not the tab that was clicked last
 
 
 def search_the_same_model_twice(visit):

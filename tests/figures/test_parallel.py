@@ -87,6 +87,12 @@ def test_the_title_names_the_settings_of_the_best_run() -> None:
     assert points(parallel.parallel(SETTINGS, not_evaluated, metric="mrr", colors=COLORS).to_dict())
 
 
+def test_runs_that_differ_in_the_seed_have_a_mean_and_no_best_run() -> None:
+    seeds = {run: {"Seed": number} for number, run in enumerate("abc")}
+    title = parallel.headline(seeds, {"a": 0.5, "b": 0.75, "c": None}, metric="mrr")
+    assert title == ["Mean of 2 seeds: MRR 0.625", "from 0.500 to 0.750"]
+
+
 def test_axes_are_in_the_order_of_the_settings_with_the_metric_last() -> None:
     spec = parallel.parallel(SETTINGS, RESULTS, metric="mrr", colors=COLORS).to_dict()
     orders = [layer["encoding"]["x"]["sort"] for layer in spec["layer"]]

@@ -444,3 +444,10 @@ def test_runs_whose_short_names_are_equal_are_named_by_their_ids(finished, anoth
     ids = ["20260101-000000-same-0001", "20260202-000000-same-0001"]
     runs = [another(ids[0]), another(ids[1], epochs=5, batch_size=4, learning_rate=0.5)]
     assert [setting.name for setting in settings.group_by_setting(runs)] == ids
+
+
+def test_a_named_run_of_a_group_has_its_number_and_all_seeds_have_that_of_the_group(another) -> None:
+    run = another("20260101-000000-warm-f7cc-001-seed-1")
+    run.write_json("config", run.config().model_copy(update={"name": "warm"}).model_dump(mode="json"))
+    assert settings.short_name(run) == "warm · f7cc-001"
+    assert settings.short_name(run, several=True) == "warm · f7cc"

@@ -43,6 +43,7 @@ def test_the_columns_of_another_file_are_guessed_again(runs: RunStore, tmp_path:
     app = import_paths(other)
     assert app.selectbox(key="data.new.label").value == "— none —"
     app.text_input(key="data.new.name").input("Mine").run()
+    app.selectbox(key="data.new.label").select("answer").run()
     app.text_area(key="data.paths.0").input(str(pairs_file)).run()
     assert app.selectbox(key="data.new.label").value == "score"
     assert app.text_input(key="data.new.name").value != "Mine"

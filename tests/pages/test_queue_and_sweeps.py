@@ -164,6 +164,11 @@ def test_all_runs_of_a_sweep_are_stopped_together(runs: RunStore, trained: Run) 
     assert f"runs.sweep.stop.{GROUP}" not in {button.key for button in app.button}
 
 
+def test_a_group_of_seeds_has_their_mean_and_deviation(sweep: list[Run]) -> None:
+    sentence = sweep_view.best_against_next(jobs.group_summary(sweep[:2]), sweep[:2])
+    assert sentence == "Mean MRR: 0.650 over 2 seeds, standard deviation 0.071."
+
+
 def test_the_curves_of_a_sweep_are_smoothed(sweep: list[Run]) -> None:
     def losses(**view: str) -> list[float]:
         app = open_page("runs", group=GROUP, **{"runs.sweep.part": "Curves"}, **view)

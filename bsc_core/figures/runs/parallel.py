@@ -24,6 +24,7 @@ FEW = 8  # number of values up to which each has a tick
 LOG_FROM = 10.0  # ratio of largest to smallest value from which an axis is logarithmic
 LARGEST = 1e300  # larger numbers are shown as names
 NOT_SET = "not set"
+SEED = setting_name("training.seed")
 METRIC_AXIS = alt.Axis(tickCount=5, format=".3f", tickMinStep=0.001)  # without equal labels
 COLOR = alt.Color("color:N", scale=None)
 
@@ -100,10 +101,17 @@ def best(results: Mapping[str, float | None]) -> str | None:
 
 
 def headline(settings: Settings, results: Mapping[str, float | None], *, metric: str) -> list[str]:
-    """Return the title lines: number of runs, best result, and the settings of the best run."""
+    """Return the title lines: number of runs, best result, and the settings of the best run.
+
+    Of runs that differ only in their seed, none is the best; the title has their mean and range.
+    """
     top, runs = best(results), formatting.plural(len(settings), "run")
     if top is None:
         return [f"{runs}, none evaluated yet"]
+    known = [value for value in results.values() if value is not None]
+    if all(set(one) == {SEED} for one in settings.values()) and len(known) > 1:
+        mean, *ends = map(formatting.metric, (sum(known) / len(known), min(known), max(known)))
+        return [f"Mean of {len(known):,} seeds: {formatting.metric_name(metric)} {mean}", f"from {' to '.join(ends)}"]
     chosen = [f"{setting_name(name).lower()} {format_value(value)}" for name, value in settings[top].items()]
     evaluated = sum(value is not None for value in results.values())
     if evaluated == len(settings):

@@ -157,7 +157,7 @@ def _show_likely(stats: PlanStats, dataset: PairDataset, vectors: np.ndarray) ->
     likely = likely_false_negatives(dataset, vectors, plans.batch_by_group(stats, number)[0], top=1)
     if not likely:
         return _show(number + 1)
-    st.session_state[TAB] = TABS[1]
+    url.open_tab(TAB, TABS[1])
     _pin(number, (dataset, likely[0].query_row, likely[0].document_row))
 
 
@@ -380,7 +380,7 @@ def draw_pair_tables(batch: BatchView, source: BatchSource) -> None:
     hardest = hardest_negatives(batch.dataset, batch.vectors, batch.rows, top=MAX_LISTED)
     likely = likely_false_negatives(batch.dataset, batch.vectors, batch.rows, top=MAX_LISTED)
     decisions = decide.saved_decisions(source.false_negatives)
-    hardest_tab, likely_tab, decisions_tab = st.tabs(TABS, on_change="rerun", **url.bound(TAB, TABS))
+    hardest_tab, likely_tab, decisions_tab = st.tabs(TABS, on_change="rerun", **url.tabs(TAB, TABS))
     with hardest_tab:
         labels = {"label": [_label(batch.dataset, one.query_row, one.document_row) for one in hardest]}
         _draw_pairs(batch, hardest, "Hardest in-batch negatives", before=labels)

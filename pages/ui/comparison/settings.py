@@ -26,7 +26,7 @@ from bsc_core.figures import theme
 from bsc_core.figures.runs.intervals import UNTRAINED
 from bsc_core.figures.runs.parallel import format_value
 from bsc_core.run_results import When, load_results, metrics_by_dimension, run_intervals
-from bsc_core.runs import EVALUATION_SIZES, INTERVALS, Run, short_id, without_resumed
+from bsc_core.runs import EVALUATION_SIZES, INTERVALS, Run, id_code, short_id, without_resumed
 from pages.ui.components import data_cache, display, glossary, run_data, turns, url, users
 from pages.ui.runs import table
 
@@ -205,7 +205,7 @@ def group_by_setting(runs: Sequence[Run], *, merge_seeds: bool = True) -> list[S
         by_seed = groups.setdefault(values if merge_seeds else run.id, {})
         by_seed.setdefault(configs[run.id][SEED], run)
     members = [sorted(by_seed.values(), key=lambda run: run.id) for by_seed in groups.values()]
-    run_names = [short_name(group[0]) for group in members]
+    run_names = [short_name(group[0], several=len(group) > 1) for group in members]
     if len(set(run_names)) < len(run_names):
         run_names = [group[0].id for group in members]
     ignored = IGNORED_KEYS if merge_seeds else IGNORED_KEYS - {SEED}
@@ -239,10 +239,13 @@ def _described(key: str, name: str, value: Any) -> str:
     return f"{name} {formatting.shorten(users.without_folders(format_value(value)), MAX_VALUE_LENGTH)}"
 
 
-def short_name(run: Run) -> str:
-    """Return a run's name and the end of its id, or its id without the date if it has no name."""
-    config = run.config()
-    return f"{config.name} · {run.id[-4:]}" if config.name else short_id(run.id)
+def short_name(run: Run, *, several: bool = False) -> str:
+    """Return a run's name and the code of its id, or its id without the date if it has no name.
+
+    `several`: name all seeds of its setting, without the number of this run in its group.
+    """
+    config, code = run.config(), id_code(run.id)
+    return f"{config.name} · {code.partition('-')[0] if several else code}" if config.name else short_id(run.id)
 
 
 @turns.cached(max_entries=64, show_spinner=False, hash_funcs=CACHE_KEY)

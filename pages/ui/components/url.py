@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -13,6 +13,8 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 from streamlit.errors import StreamlitAPIException
 from streamlit.runtime.scriptrunner import get_script_run_ctx
+from streamlit.runtime.state import get_session_state
+from streamlit.runtime.state.query_params import QueryParams
 
 from bsc_core import formatting
 
@@ -133,6 +135,40 @@ def check(
         else:
             report(name, f"{name} is {text}; it must be {_listed(allowed or [])}.")
     return valid
+
+
+def tabs(key: str, titles: Iterable[str]) -> dict[str, Any]:
+    """Return the options of `st.tabs` that store the open tab in the URL, for tabs that `open_tab` opens."""
+    first = next(iter(titles))
+    # Without it, the browser would send the tab that the user clicked last, and so open it again.
+    is_other_widget = st.session_state.get(_times_opened(key), 0) % 2
+    return {**bound(key, titles), "default": first if is_other_widget else None}
+
+
+def open_tab(key: str, title: str) -> None:
+    """Open a tab in a callback."""
+    if st.session_state.get(key) != title:
+        st.session_state[_times_opened(key)] = st.session_state.get(_times_opened(key), 0) + 1
+        with _parameters() as parameters:  # from which a new widget gets its value
+            parameters.set_corrected_value(key, title, "string_value")
+            parameters.set_initial_query_params_from_current()
+    st.session_state[key] = title
+
+
+def remove(names: Iterable[str]) -> None:
+    """Remove parameters of the URL, also those of widgets, which `st.query_params` refuses."""
+    with _parameters() as parameters:
+        for name in names:
+            parameters.remove_param(name)
+        parameters.set_initial_query_params_from_current()
+
+
+def _parameters() -> AbstractContextManager[QueryParams]:
+    return get_session_state().query_params()
+
+
+def _times_opened(key: str) -> str:
+    return f"{key}.times_opened"
 
 
 def _is_known(name: str) -> bool:

@@ -129,7 +129,7 @@ def _settings_button(finding: AuditFinding) -> None:
         return
     key = f"data.audit.{finding.code}.{finding.split}"
     if target != "train":
-        st.button(label, key=key, icon=overview.ARROW, on_click=st.session_state.update, args=({TAB: target},))
+        st.button(label, key=key, icon=overview.ARROW, on_click=url.open_tab, args=(TAB, target))
     elif st.button(label, key=key, icon=overview.ARROW):
         st.session_state[REQUESTED] = finding.code
         page_layout.switch_page(target)

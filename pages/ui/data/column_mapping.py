@@ -112,7 +112,7 @@ def _forget_other_file(folder: Path) -> None:
     if st.session_state.get(FOLDER, folder.name) != folder.name:
         for name in [name for name in st.session_state if str(name).startswith(f"{NEW}.")]:
             del st.session_state[name]
-        display.write_url({}, [name for name in st.query_params if name.startswith(f"{NEW}.")])
+        url.remove([name for name in st.query_params if name.startswith(f"{NEW}.")])
     st.session_state[FOLDER] = folder.name
 
 

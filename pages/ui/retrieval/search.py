@@ -144,7 +144,7 @@ def _query_changed() -> None:
 def search_for(query: str) -> None:
     """Search for a query and open its results; call it in a callback."""
     _write_query(query)
-    st.session_state[PART] = RESULTS
+    url.open_tab(PART, RESULTS)
 
 
 def search_selected(key: str, queries: Sequence[str]) -> None:

@@ -216,16 +216,16 @@ def _draw_settings(group: str, runs: list[Run], summary: Summary) -> None:
 
 
 def _draw_best_against_next(runs: list[Run], summary: Summary) -> None:
-    """Draw whether the best setting is significantly better than the next one, if two have finished runs."""
+    """Draw whether the best setting is significantly better than the next one, or the mean of a single setting."""
     sentence = best_against_next(summary, runs)
     if sentence is None:
         return
     about = f"{help_text('interval')}\n\n{help_text('p_value')}"
     if any(len(cell["runs"]) > 1 for cell in summary["settings"]):
         about += f"\n\n{help_text('seed_spread')}"
-    first, second = (_evaluated(cell) for cell in [cell for cell in summary["settings"] if _evaluated(cell)][:2])
-    if first != second:
-        sentence += f" These settings have {first} and {second} finished runs."
+    numbers = [number for cell in summary["settings"] if (number := _evaluated(cell))][:2]
+    if len(set(numbers)) == 2:
+        sentence += f" These settings have {numbers[0]} and {numbers[1]} finished runs."
     if all(_evaluated(cell) < 2 for cell in summary["settings"]):
         sentence += " Each setting has one seed, so the differences between seeds are unknown."
     if any(summary["states"].get(state) for state in ("queued", "starting", "running", "stopping")):
@@ -318,9 +318,18 @@ def _interval_text(cell: Cell, position: int, metric: str | None, runs: list[Run
 
 
 def best_against_next(summary: Summary, runs: list[Run]) -> str | None:
-    """Compare the setting with the highest mean with the next one, in a sentence; None while fewer are evaluated."""
+    """Compare the setting with the highest mean with the next one, in a sentence; None while fewer are evaluated.
+
+    Of a single setting with several seeds, the sentence has the mean and the standard deviation.
+    """
     done = [cell for cell in summary["settings"] if cell["mean"] is not None]
-    if len(done) < 2 or not summary["metric"]:
+    if not summary["metric"]:
+        return None
+    if len(done) == len(summary["settings"]) == 1 and done[0]["deviation"] is not None:
+        mean, deviation = (formatting.metric(done[0][name]) for name in ("mean", "deviation"))
+        seeds = f"{_evaluated(done[0])} seeds, standard deviation {deviation}"
+        return f"Mean {formatting.metric_name(summary['metric'])}: {mean} over {seeds}."
+    if len(done) < 2:
         return None
     best, following = (cell_setting(cell, runs) for cell in done[:2])
     comparison = compare_settings(following, best, SPLIT, summary["metric"])
