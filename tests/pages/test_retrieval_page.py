@@ -27,6 +27,7 @@ from bsc_core.figures.evaluation import ranks
 from bsc_core.run_results import compare_runs
 from bsc_core.runs import Run, RunStore
 from pages.ui.batches import source as batches_source
+from pages.ui.batches import decide
 from pages.ui.components import data_cache, display, glossary, run_data
 from pages.ui.retrieval import calibration, custom_queries, errors, metric_cards
 from pages.ui.retrieval import search as search_ui
@@ -220,6 +221,20 @@ def test_a_document_of_the_results_is_marked_as_relevant_for_the_dataset(runs: R
     assert read_decisions(path) == []
     app.text_input(key="retrieval.query").set_value("a query that is not in the data").run()
     assert "retrieval.judged" not in {box.key for box in app.selectbox}
+
+
+def test_a_decision_about_a_result_of_a_run_says_that_the_run_keeps_its_results(
+    finished: Run, search: search_ui.Search, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decide, "run_file", lambda run, key: tmp_path / "decisions.tsv")
+    query = search.text(search.task.query[0])
+    app = open_page("retrieval", run=finished.id, **{"retrieval.query": query})
+    documents = app.selectbox(key="retrieval.judged")
+    documents.set_value(documents.options[0]).run()
+    assert "without this decision" not in page_text(app)
+    app.segmented_control(key="retrieval.decide").set_value("positive").run()
+    assert not app.exception
+    assert "without this decision" in page_text(app)
 
 
 def test_metrics_of_candidates_are_named_so_and_those_of_a_search_are_not(

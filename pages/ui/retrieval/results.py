@@ -24,10 +24,10 @@ def draw(search: Search, query: str, run: Run | None, context: page_layout.Conte
     results, known = draw_lists(search, query), query_of_dataset(search, query)
     if known is not None and users.current_user().may_launch:
         path = decide.dataset_file(context.dataset_key) if run is None else decide.run_file(run, context.dataset_key)
-        _draw_decision(known, results, path)
+        _draw_decision(known, results, path, in_run=run is not None)
 
 
-def _draw_decision(query: str, results: Results, path: Path | None) -> None:
+def _draw_decision(query: str, results: Results, path: Path | None, *, in_run: bool) -> None:
     saved = {one.pair: one.decision for one in decide.saved_decisions(path)}
     marks = {hit.text: hit.mark for hits in (results.left, results.right) for hit in hits}
     numbers = {document: number for number, document in enumerate(marks, 1)}  # texts can begin with equal words
@@ -59,3 +59,8 @@ def _draw_decision(query: str, results: Results, path: Path | None) -> None:
                     f"{sentence} New runs of this dataset use it.", icon=":material/flag:"
                 ),
             )
+            if in_run and (query, document) in saved:
+                st.caption(
+                    "The lists and metrics above are those of a finished run, without this decision. A new run on "
+                    "this dataset, and a search without a run, use it."
+                )
