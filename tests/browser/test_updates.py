@@ -30,6 +30,22 @@ def test_an_update_of_the_page_before_does_not_undo_a_click(private_server, visi
         expect(visit.page.get_by_role("combobox", name="Run", exact=True)).to_have_value(shown_name(run.id))
 
 
+def test_a_field_keeps_the_focus_when_its_section_gets_another_title(visit):
+    """The section with the title of its settings is then drawn again."""
+    visit.open("train", encoder="static", **{"train.open.training": "true", "train.more.training": "true"})
+    visit.page.get_by_role("tab", name="Seeds and checkpoints").click()
+    seeds = visit.page.get_by_role("combobox", name="Seeds", exact=True)
+    seeds.click()
+    for number in range(3):
+        expect(seeds).to_be_focused()
+        visit.page.keyboard.type(str(number))
+        visit.page.keyboard.press("Enter")
+        title = f"{number + 1} seed{'s' if number else ''}"
+        expect(visit.page.get_by_text(re.compile(f"^Training: .*, {title}$"))).to_be_visible()
+        visit.wait()
+    expect(seeds).to_be_focused()
+
+
 def shown_name(run_id: str) -> str:
     return run_id.split("-", 2)[2]
 

@@ -152,7 +152,7 @@ def training_sentence(training: TrainingConfig) -> str:
     """Describe the training section in one sentence."""
     length = plural(training.max_steps, "step") if training.max_steps else plural(training.epochs, "epoch")
     rate = f"learning rate {number(training.learning_rate)}"
-    seeds = f"{len(training.seeds)} seeds" if training.seeds else f"seed {training.seed}"
+    seeds = plural(len(training.seeds), "seed") if training.seeds else f"seed {training.seed}"
     return f"Training: {length}, batch {count(training.batch_size)}, {rate}, {seeds}"
 
 

@@ -47,11 +47,31 @@ function shareTheme() {
   if (chosen) localStorage.setItem(chosen, localStorage.getItem(chosen));
 }
 
+// Returns the focus to a text field that was drawn again, as in an expander whose label has the value that was entered.
+function keepFocus() {
+  const FIELDS = "input, textarea";
+  let last = null; // the field with the focus, the class of its key, and its position among the fields of this key
+  document.addEventListener("focusin", ({ target }) => {
+    const box = target.matches(FIELDS) && target.closest("[class*='st-key-']");
+    const key = box && [...box.classList].find((name) => name.startsWith("st-key-"));
+    last = key ? { field: target, key, index: [...box.querySelectorAll(FIELDS)].indexOf(target) } : null;
+  });
+  document.addEventListener("focusout", ({ target }) => setTimeout(() => {
+    if (last?.field === target && target.isConnected && document.activeElement !== target) last = null; // the user left it
+  }));
+  document.addEventListener("pointerdown", ({ target }) => { if (target !== last?.field) last = null; }, true);
+  new MutationObserver(() => {
+    if (!last || last.field.isConnected || document.activeElement !== document.body) return;
+    document.querySelectorAll(`.${CSS.escape(last.key)} :is(${FIELDS})`)[last.index]?.focus({ preventScroll: true });
+  }).observe(document.body, { childList: true, subtree: true });
+}
+
 export default function () {
   if (window.acknowledgesClicks) return;
   window.acknowledgesClicks = true;
   addOneEntryPerAction();
   shareTheme();
+  keepFocus();
   if (innerWidth < NARROW) document.querySelector("[aria-controls=stSidebar][aria-expanded=true]")?.click();
   document.addEventListener("click", ({ target }) => acknowledge(target.closest(".stButton button:not(:disabled)")), true);
   document.addEventListener("keydown", ({ key, target }) => {
