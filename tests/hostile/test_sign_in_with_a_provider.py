@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import urllib.error
@@ -91,6 +92,14 @@ def test_only_the_needed_values_of_a_user_are_stored(server: AppServer, provider
     names = {cookie.name for cookie in client.cookies}
     assert USER_COOKIE_NAME in names
     assert f"{USER_COOKIE_NAME}_1" not in names
+    signed_values = [cookie.value.strip('"').split("|")[-1].split(":")[-1] for cookie in client.cookies]
+    assert not [value for value in (*signed_values, *map(decoded, signed_values)) if "_token" in value]
+
+
+def decoded(value: str) -> str:
+    """The text of a signed value of a cookie, whose parts are divided by dots."""
+    parts = [base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)) for part in value.split(".")]
+    return b" ".join(parts).decode(errors="replace")
 
 
 def test_parts_of_a_divided_cookie_name_nobody(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,8 +26,8 @@ from bsc_core.evaluation.retrieval.failures import Cause
 from bsc_core.figures.evaluation import ranks
 from bsc_core.run_results import compare_runs
 from bsc_core.runs import Run, RunStore
-from pages.ui.batches import source as batches_source
 from pages.ui.batches import decide
+from pages.ui.batches import source as batches_source
 from pages.ui.components import data_cache, display, glossary, run_data
 from pages.ui.retrieval import calibration, custom_queries, errors, metric_cards
 from pages.ui.retrieval import search as search_ui

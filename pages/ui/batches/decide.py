@@ -14,8 +14,9 @@ from pages.ui.components import data_cache, display, users
 
 LABELS: dict[DecisionKind, str] = {"positive": "Positive", "true_negative": "True negative", "drop": "Drop"}
 MEANING = (
-    "**Positive**: yes; in training, the pair becomes a row; in dev and test, the document is relevant. **True negative**: no; masks keep it as a negative. **Drop**: "
-    "unclear; the loss ignores the pair. New plans never put the rows of a positive or dropped pair in the same batch."
+    "**Positive**: yes; in training, the pair becomes a row; in dev and test, the document is relevant. "
+    "**True negative**: no; masks keep it as a negative. **Drop**: unclear; the loss ignores the pair. New plans never "
+    "put the rows of a positive or dropped pair in the same batch."
 )
 HOW_TO_DECIDE = "Select above the run's dataset, or one whose decisions you may change."
 

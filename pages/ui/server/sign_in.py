@@ -56,7 +56,8 @@ class SignIn:
         self._last_event: dict[tuple[str, str], float] = {}  # time of the last event by user and action
         self._students: defaultdict[str, StudentRateLimits] = defaultdict(StudentRateLimits)  # by user
         self._visitors, self._callbacks = AddressRateLimits(*VISITORS_RATE), AddressRateLimits(*PROVIDER_RATE)
-        self._confirmed: set[str] = set()  # digests of the cookies of a provider whose sign-in is in the audit log
+        # Digests of the cookies of a provider, with the user, whose sign-in is in the audit log.
+        self._confirmed: set[tuple[str, str]] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
@@ -86,8 +87,8 @@ class SignIn:
             else:
                 response = PlainTextResponse("Students cannot upload files.", 403)
             return await response(scope, receive, send)
-        if email and (digest := key_hash(cookies[USER_COOKIE_NAME])) not in self._confirmed:
-            self._confirmed.add(digest)
+        if email and (sign_in := (key_hash(cookies[USER_COOKIE_NAME]), user.name)) not in self._confirmed:
+            self._confirmed.add(sign_in)
             self._audit(user.name, "sign in")
         if path == METRICS_PATH and not user.is_owner:
             return await PlainTextResponse("Only the owner may read the metrics.", 403)(scope, receive, send)

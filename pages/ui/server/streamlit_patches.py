@@ -161,10 +161,10 @@ def _reuse_provider_clients() -> None:
 
 
 def _shorten_provider_cookie() -> None:
-    """Store only the values of a user that are needed, so that the cookie is not divided."""
+    """Store only the values of a user that are needed, so that the cookie is not divided, and no tokens."""
     set_cookie = starlette_auth_routes._set_auth_cookie
 
     async def set_short_cookie(response: Response, user_info: dict[str, Any], tokens: dict[str, Any]) -> None:
-        await set_cookie(response, {name: user_info[name] for name in COOKIE_VALUES if name in user_info}, tokens)
+        await set_cookie(response, {name: user_info[name] for name in COOKIE_VALUES if name in user_info}, {})
 
     starlette_auth_routes._set_auth_cookie = set_short_cookie
