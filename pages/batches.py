@@ -28,7 +28,7 @@ with st.container(), display.show_errors():
         st.stop()
     vectors = plans.load_vectors(source, pairs)
 
-hardness_tab, batch_tab, triage_tab = st.tabs(TABS, on_change="rerun", **url.tabs(TAB, TABS))
+hardness_tab, batch_tab, triage_tab = st.tabs(TABS, on_change="rerun", **url.bound(TAB, TABS))
 with hardness_tab:
     plan_figures.draw(source, pairs, requests, stats)
 with batch_tab:

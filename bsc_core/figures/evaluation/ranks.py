@@ -77,7 +77,7 @@ def _texts(ranked: Sequence[tuple[int, Hit]], axis: str, gold: bool) -> go.Scatt
 
 
 def _label(rank: int, hit: Hit) -> str:
-    lines = _lines(f"{rank} {hit.score:.3f} {f'{hit.mark} ' if hit.mark else ''}{hit.text}", LINE_LENGTH, LINES_SHOWN)
+    lines = _lines(f"{rank} {hit.score:.3f} {hit.mark} {hit.text}", LINE_LENGTH, LINES_SHOWN)
     last = formatting.shorten(" ".join(lines[LINES_SHOWN - 1 :]), LINE_LENGTH)
     text = "<br>".join(plain(line) for line in (*lines[: LINES_SHOWN - 1], last) if line)
     return f"<b>{rank}</b>{text.removeprefix(str(rank))}"

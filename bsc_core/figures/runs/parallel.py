@@ -24,7 +24,7 @@ FEW = 8  # number of values up to which each has a tick
 LOG_FROM = 10.0  # ratio of largest to smallest value from which an axis is logarithmic
 LARGEST = 1e300  # larger numbers are shown as names
 NOT_SET = "not set"
-SEED = setting_name("training.seed")
+SEED_NAME = setting_name("training.seed")
 METRIC_AXIS = alt.Axis(tickCount=5, format=".3f", tickMinStep=0.001)  # without equal labels
 COLOR = alt.Color("color:N", scale=None)
 
@@ -109,7 +109,7 @@ def headline(settings: Settings, results: Mapping[str, float | None], *, metric:
     if top is None:
         return [f"{runs}, none evaluated yet"]
     known = [value for value in results.values() if value is not None]
-    if all(set(one) == {SEED} for one in settings.values()) and len(known) > 1:
+    if all(set(one) == {SEED_NAME} for one in settings.values()) and len(known) > 1:
         mean, *ends = map(formatting.metric, (sum(known) / len(known), min(known), max(known)))
         return [f"Mean of {len(known):,} seeds: {formatting.metric_name(metric)} {mean}", f"from {' to '.join(ends)}"]
     chosen = [f"{setting_name(name).lower()} {format_value(value)}" for name, value in settings[top].items()]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -149,22 +149,24 @@ def open_tab(key: str, title: str) -> None:
     """Open a tab in a callback."""
     if st.session_state.get(key) != title:
         st.session_state[_times_opened(key)] = st.session_state.get(_times_opened(key), 0) + 1
-        with _parameters() as parameters:  # from which a new widget gets its value
+        with _changed_parameters() as parameters:
             parameters.set_corrected_value(key, title, "string_value")
-            parameters.set_initial_query_params_from_current()
     st.session_state[key] = title
 
 
 def remove(names: Iterable[str]) -> None:
     """Remove parameters of the URL, also those of widgets, which `st.query_params` refuses."""
-    with _parameters() as parameters:
+    with _changed_parameters() as parameters:
         for name in names:
             parameters.remove_param(name)
+
+
+@contextmanager
+def _changed_parameters() -> Iterator[QueryParams]:
+    """Yield the parameters, to change also those of widgets; new widgets of this run get the changed values."""
+    with get_session_state().query_params() as parameters:
+        yield parameters
         parameters.set_initial_query_params_from_current()
-
-
-def _parameters() -> AbstractContextManager[QueryParams]:
-    return get_session_state().query_params()
 
 
 def _times_opened(key: str) -> str:

@@ -118,14 +118,14 @@ def _forget_other_file(folder: Path) -> None:
 
 @contextmanager
 def _errors_with_titles() -> Iterator[None]:
-    """Raise errors about the scale of the labels with the names of the fields on the page."""
+    """Raise errors with the names of the scale fields on the page, and announce them: they are shown far below."""
     try:
         yield
     except BscError as error:
         message = str(error)
         for name in SCALE:
             message = message.replace(name, str(DataConfig.model_fields[name].title))
-        st.toast("The columns were not saved; the error is shown below them.", icon=":material/error:")  # far below
+        st.toast("The columns were not saved; the error is shown below them.", icon=":material/error:")
         raise type(error)(message) from None
 
 

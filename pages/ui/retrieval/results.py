@@ -35,7 +35,7 @@ def _draw_decision(query: str, results: Results, path: Path | None, *, in_run: b
     def label(document: str) -> str:
         decision, text = saved.get((query, document)), formatting.shorten(document, LABEL_LENGTH)
         mark = f"{decide.LABELS[decision]}:" if decision else marks[document]
-        return f"{numbers[document]}. {f'{mark} ' if mark else ''}{text}"
+        return f"{numbers[document]}. {f'{mark} {text}'.lstrip()}"
 
     if st.session_state.get(DOCUMENT) not in marks:
         st.session_state[DOCUMENT] = None
@@ -61,6 +61,6 @@ def _draw_decision(query: str, results: Results, path: Path | None, *, in_run: b
             )
             if in_run and (query, document) in saved:
                 st.caption(
-                    "The lists and metrics above are those of a finished run, without this decision. A new run on "
-                    "this dataset, and a search without a run, use it."
+                    "The lists and metrics are those of the run, without this decision. A new run on this dataset, "
+                    "and a search without a run, use it."
                 )

@@ -497,8 +497,8 @@ def _draw_query(search: Search, query: str, name: str, top: int, position: int |
 def list_text(hits: Sequence[ranks.Hit]) -> str:
     """Return a line for each document, the best first, such as `1. 0.685 (other rank 11) ★ It is free.`."""
     return "\n".join(
-        f"{rank}. {hit.score:.3f} (other rank {hit.other_rank or '?'}) {f'{hit.mark} ' if hit.mark else ''}"
-        f"{formatting.shorten(hit.text, LIST_LENGTH)}"
+        f"{rank}. {hit.score:.3f} (other rank {hit.other_rank or '?'}) "
+        + f"{hit.mark} {formatting.shorten(hit.text, LIST_LENGTH)}".lstrip()
         for rank, hit in enumerate(hits, 1)
     )
 
