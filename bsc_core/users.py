@@ -57,6 +57,8 @@ class Quota(BaseModel):
     """Limits of a member."""
 
     model_config = _STRICT
+    runs: Annotated[int, Field(ge=0)] = 500
+    """Number of runs, with deleted ones; every page reads their states."""
     active_runs: Annotated[int, Field(ge=0)] = 8
     """Runs that wait or train at the same time."""
     processor_hours: _Limit = 24.0
@@ -261,9 +263,14 @@ def run_access(run: Run) -> Access:
     A run with a damaged document, or one that was not written in this runs folder, belongs to the app's owner.
     """
     try:
-        return Access.model_validate(run.read_signed(ACCESS) or {})
-    except ValidationError:
+        return _read_run_access(run.folder, file_stamp(run.folder / f"{ACCESS}.json"))
+    except (OSError, ValidationError):
         return Access()
+
+
+@lru_cache(maxsize=16_384)  # every page reads that of all runs
+def _read_run_access(folder: Path, stamp: FileStamp) -> Access:
+    return Access.model_validate(Run(folder).read_signed(ACCESS) or {})
 
 
 def share_run(run: Run, shared_with: Iterable[str]) -> None:
@@ -342,7 +349,13 @@ def check_quota(store: RunStore, user: User, number: int, *, threads: int) -> No
         raise InputError(
             f"you have {active} active runs and may have {quota.active_runs}; wait, stop a run, or launch fewer"
         )
-    used = processor_hours([*runs, *_deleted_runs(store, user)], threads=threads)
+    deleted = _deleted_runs(store, user)
+    if len(runs) + len(deleted) + number > quota.runs:
+        raise InputError(
+            f"you have {len(runs)} runs and {len(deleted)} deleted runs, and may have {quota.runs}; delete runs, which "
+            "the trash removes after a week, launch fewer, or ask the owner of this app"
+        )
+    used = processor_hours([*runs, *deleted], threads=threads)
     if used >= quota.processor_hours:
         raise InputError(
             f"your runs of the last seven days used {used:.1f} of {quota.processor_hours:g} processor hours; "

@@ -6,6 +6,7 @@ import json
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from filelock import FileLock, Timeout
@@ -205,6 +206,10 @@ def test_the_quota_counts_active_runs_processor_time_and_disk(tmp_path: Path) ->
     trash(store, run)  # a deleted run still counts
     with pytest.raises(InputError, match=r"4\.0 of 3 processor hours"):
         check_quota(store, member, 1, threads=2)
+    few = member.model_copy(update={"quota": Quota(runs=2)})
+    check_quota(store, few, 1, threads=2)
+    with pytest.raises(InputError, match=r"0 runs and 1 deleted runs, and may have 2"):
+        check_quota(store, few, 2, threads=2)
     check_disk(store, member)
     with pytest.raises(InputError, match=r"of 0.0001 GB"):
         check_disk(store, member, additional_bytes=200_000)
@@ -217,6 +222,16 @@ def test_the_quota_counts_active_runs_processor_time_and_disk(tmp_path: Path) ->
     with pytest.raises(InputError, match="students cannot launch"):
         check_quota(store, STUDENT, 1, threads=2)
     assert other.exists
+
+
+def test_the_owner_of_a_run_is_read_again_after_a_change_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = create(tmp_path, BEN)
+    read = Mock(side_effect=Run.read_signed, autospec=True)
+    monkeypatch.setattr(Run, "read_signed", lambda run, name: read(run, name))
+    assert [run_access(run).owner for _ in range(3)] == ["ben"] * 3
+    assert read.call_count <= 1
+    share_run(run, ["eva"])
+    assert run_access(run).shared_with == ("eva",)
 
 
 def test_runs_of_last_month_do_not_count(tmp_path: Path) -> None:

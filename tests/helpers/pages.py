@@ -35,6 +35,14 @@ def open_page(page: str, **query: str) -> AppTest:
     return prepare_page(page, **query).run()
 
 
+def open_tab(app: AppTest, part: str) -> AppTest:
+    """Open a tab of the run that the Runs page shows."""
+    app.session_state["runs.part.overview"] = part
+    app.run()
+    assert not app.exception
+    return app
+
+
 def open_with_settings(settings: dict[str, dict[str, Any]]) -> AppTest:
     """Open the New run page with settings that another page sent."""
     app = prepare_page("train")

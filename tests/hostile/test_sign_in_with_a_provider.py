@@ -80,6 +80,14 @@ def test_a_user_whose_address_is_confirmed_is_admitted_until_removed(
     assert "Ada@Example.org is not a user of this app" in page
     add_user(root, "ada", "owner", "ada@example.org")
     assert client.get("/runs")[0] == 200
+    add_user(root, "ada", "owner", "other@example.org")
+    add_user(root, "eva", "member", "ada@example.org")
+    assert client.get("/runs")[0] == 200
+    events = [json.loads(line) for line in (root / AUDIT_FILE).read_text().splitlines()]
+    signed_in = [event["user"] for event in events if event["action"] == "sign in"]
+    assert signed_in == ["ada", "eva"]  # the address belongs to another user now
+    remove_user(root, "eva")
+    add_user(root, "ada", "owner", "ada@example.org")
     client.get("/sign-out", Referer=f"{server.url}/runs")
     assert client.get("/runs")[0] == 401
 

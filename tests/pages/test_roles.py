@@ -16,7 +16,7 @@ import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
-from bsc_core import jobs
+from bsc_core import background_task, jobs
 from bsc_core.config import EncoderConfig, make_config, make_sweep
 from bsc_core.data import load_data
 from bsc_core.errors import InputError
@@ -52,7 +52,7 @@ from pages.ui.data import uploads
 from pages.ui.findings import cards
 from pages.ui.new_run import launch, preflight
 from pages.ui.runs import actions as actions_of_runs
-from pages.ui.runs import queue, run_settings, sweep, table
+from pages.ui.runs import merge, queue, run_settings, sweep, table
 from pages.ui.runs.actions import saved_dataset_key
 from tests.helpers.pages import (
     PCA,
@@ -61,6 +61,7 @@ from tests.helpers.pages import (
     open_app,
     open_page,
     open_page_in_app,
+    open_tab,
     page_text,
     queued_configs,
 )
@@ -343,6 +344,56 @@ def test_an_open_page_stops_to_show_a_run_that_is_no_longer_shared(
     with pytest.raises(pytest.fail.Exception, match="rerun of the app"):
         table.draw_live(lambda: drawn.append(run.id), [run])
     assert drawn == [run.id]
+
+
+def test_an_open_page_starts_no_task_of_a_run_that_is_no_longer_shared(
+    sign_in: SignIn, finished: Run, own_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(background_task, "start", lambda *args, **options: pytest.fail("a task was started"))
+    values = finished.config().model_dump(mode="json")
+    finished.write_json("config", values | {"encoder": {"name": "bundled"}})
+    own(finished, EVA, "ben")
+    sign_in(BEN)
+    app = open_tab(open_page("runs", run=finished.id), "Model")
+    key = f"runs.merge.{merge.task_folder(finished).name}"
+    assert "merge" not in actions(RunStore(finished.folder.parent))
+    own(finished, EVA)
+    click(app, key)
+    assert "was not found" in page_text(app)
+    assert "merge" not in actions(RunStore(finished.folder.parent))
+
+
+def test_a_model_is_not_merged_with_the_model_of_a_run_that_is_no_longer_shared(
+    sign_in: SignIn, runs: RunStore, finished: Run, own_cache: Path
+) -> None:
+    start = runs.create(finished.config(), "start")
+    own(finished, BEN)
+    values = finished.config().model_dump(mode="json")
+    finished.write_json("config", values | {"encoder": {"name": "run:start"}})
+    sign_in(BEN)
+    for is_shared in (True, False):
+        own(start, EVA, *["ben"] * is_shared)
+        app = open_tab(open_page("runs", run=finished.id), "Model")
+        assert ("Evaluate merged models" in buttons(app)) == is_shared
+    assert "cannot be merged with its start" in page_text(app)
+
+
+def test_an_open_page_starts_no_preflight_on_data_that_is_no_longer_shared(
+    sign_in: SignIn, runs: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    requests: list[str] = []
+    monkeypatch.setattr(
+        background_task, "start", lambda _folder, _module, request, *_args, **_options: requests.append(str(request))
+    )
+    sign_in(EVA)
+    path = uploads.save_file("pairs.tsv", PAIRS.encode())
+    key = uploads.register(path.parent, "pairs", uploads.validate({"train": str(path), "dev_size": 0.3}))
+    write_dataset_access(path.parent, Access(owner="eva", shared_with=("ben",)))
+    sign_in(BEN)
+    app = open_page("train", dataset=key)
+    write_dataset_access(path.parent, Access(owner="eva"))
+    click(app, "train.preflight.begin")
+    assert not any(str(path) in request for request in requests)
 
 
 def test_two_users_have_separate_preflights_of_a_config(sign_in: SignIn, runs: RunStore, trained: Run) -> None:

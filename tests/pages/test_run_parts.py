@@ -15,7 +15,6 @@ from unittest.mock import Mock
 import numpy as np
 import psutil
 import pytest
-from streamlit.testing.v1 import AppTest
 
 from bsc_core import background_task
 from bsc_core.cli.parser import make_parser
@@ -26,18 +25,10 @@ from bsc_core.jobs.actions import merging
 from bsc_core.runs import Run, RunStatus, RunStore
 from pages.ui.components import data_cache
 from pages.ui.runs import actions, detail, diagnosis, merge, model_export
-from tests.helpers.pages import click, figure_titles, open_page, open_page_in_app, page_text, table_with
+from tests.helpers.pages import click, figure_titles, open_page, open_page_in_app, open_tab, page_text, table_with
 
 PAIR = {"query": "how do i bake", "document": "heat it", "label": None}
 PAIR |= {"query_tokens": 6, "document_tokens": 4, "query_cut": False, "document_cut": False}
-
-
-def open_tab(app: AppTest, run: Run, part: str) -> AppTest:
-    """Open a tab of the run."""
-    app.session_state["runs.part.overview"] = part
-    app.run()
-    assert not app.exception
-    return app
 
 
 def mark_alive(run: Run, **changes: Any) -> None:
@@ -48,7 +39,7 @@ def mark_alive(run: Run, **changes: Any) -> None:
 def test_the_first_batch_is_shown_as_the_model_read_it(finished: Run) -> None:
     cut = PAIR | {"query": "<b>a</b> **long** one", "query_cut": True}
     finished.write_json("first_batch", {"epoch": 1, "size": 40, "pairs": [PAIR, cut]})
-    app = open_tab(open_page("runs", run=finished.id), finished, "First batch")
+    app = open_tab(open_page("runs", run=finished.id), "First batch")
     sentence = "Epoch 1 starts with 40 pairs, the first 2 are shown; 1 text was truncated"
     assert sentence in page_text(app)
     table = next(table.value for table in app.dataframe if "Query tokens" in table.value.columns)
@@ -63,9 +54,9 @@ def test_the_batch_sentence_reports_if_no_text_was_truncated() -> None:
 
 def test_a_run_without_a_first_batch_explains_why(runs: RunStore, trained: Run) -> None:
     run = runs.create(trained.config(), "queued")
-    assert "as soon as training begins" in page_text(open_tab(open_page("runs", run=run.id), run, "First batch"))
+    assert "as soon as training begins" in page_text(open_tab(open_page("runs", run=run.id), "First batch"))
     run.update_status(state="stopped")
-    assert "saved no first batch" in page_text(open_tab(open_page("runs", run=run.id), run, "First batch"))
+    assert "saved no first batch" in page_text(open_tab(open_page("runs", run=run.id), "First batch"))
 
 
 def test_every_logged_number_has_a_curve_by_step_or_time(finished: Run) -> None:
@@ -74,7 +65,7 @@ def test_every_logged_number_has_a_curve_by_step_or_time(finished: Run) -> None:
     for step in (1, 2):
         more = {"hardness": 0.25, "memory_bytes": 2**28, "pairs_per_second": 5.0, "elapsed_seconds": 2.0 * step}
         finished.append_metrics({"kind": "step", "step": step, "epoch": 1, **fields, **more})
-    app = open_tab(open_page("runs", run=finished.id), finished, "Curves")
+    app = open_tab(open_page("runs", run=finished.id), "Curves")
     assert len(app.get("vega_lite_chart")) == len(fields) + 2
     app.slider(key="smoothing").set_value(0.5)
     app.get("button_group")[-1].set_value("time").run()
@@ -96,7 +87,7 @@ def test_the_zip_contains_the_model_and_the_snippet_runs_on_it(
 
 
 def test_the_evaluate_command_names_the_runs_folder(finished: Run) -> None:
-    app = open_tab(open_page("runs", run=finished.id), finished, "Model")
+    app = open_tab(open_page("runs", run=finished.id), "Model")
     (command,) = [one.value for one in app.code if one.value.startswith("bsc evaluate")]
     arguments = make_parser().parse_args(shlex.split(command)[1:])
     assert RunStore(arguments.runs).get(arguments.model).id == finished.id
@@ -114,7 +105,7 @@ def test_the_model_is_merged_with_its_start_at_a_chosen_alpha(
 
     monkeypatch.setattr(background_task, "start", start_here)
     (finished.model_folder / "link.safetensors").symlink_to("missing")
-    app = open_tab(open_page("runs", run=finished.id), finished, "Model")
+    app = open_tab(open_page("runs", run=finished.id), "Model")
     app = click(app, f"runs.merge.{merge.task_folder(finished).name}")
     curve = background_task.read_result(merge.task_folder(finished))
     assert curve is not None
@@ -132,7 +123,7 @@ def test_the_model_is_merged_with_its_start_at_a_chosen_alpha(
     assert (saved / "modules.json").is_file()
     assert str(saved) in page_text(app)
     finished.write_json("config", {**finished.config().model_dump(mode="json"), "encoder": {"reinit_layers": 1}})
-    app = open_tab(open_page("runs", run=finished.id), finished, "Model")
+    app = open_tab(open_page("runs", run=finished.id), "Model")
     assert "cannot be merged with its start" in page_text(app)
 
 
@@ -148,7 +139,7 @@ def test_the_diagnosis_offers_the_changed_setting_for_a_new_run(
 
     monkeypatch.setattr(background_task, "start", start_here)
     finished.write_embeddings("after", np.array(finished.embeddings("before")))
-    app = open_tab(open_page("runs", run=finished.id), finished, "Diagnosis")
+    app = open_tab(open_page("runs", run=finished.id), "Diagnosis")
     assert "What limits the quality of this run?" in page_text(app)
     app = click(app, f"runs.diagnosis.{diagnosis.task_folder(finished).name}")
     report = background_task.read_result(diagnosis.task_folder(finished))
@@ -168,25 +159,20 @@ def test_the_diagnosis_offers_the_changed_setting_for_a_new_run(
 
 
 def test_the_button_of_an_older_page_does_not_start_a_running_task_again(
-    finished: Run, monkeypatch: pytest.MonkeyPatch
+    finished: Run, own_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder, started = diagnosis.task_folder(finished), []
-
-    def start(folder: Path, *arguments: Any, **options: Any) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / background_task.REQUEST).write_text("{}")
-        started.append(folder)
-
-    monkeypatch.setattr(background_task, "start", start)
-    for _ in range(2):
-        diagnosis.TASK._begin(finished, folder, {})
-    background_task.reset(folder)
-    assert started == [folder]
+    folder = diagnosis.task_folder(finished)
+    monkeypatch.setattr(background_task, "start", lambda *_, **__: None)
+    monkeypatch.setattr(background_task, "reset", lambda _: pytest.fail("the task was started again"))
+    app = open_tab(open_page("runs", run=finished.id), "Diagnosis")
+    folder.mkdir(parents=True)
+    (folder / background_task.REQUEST).write_text("{}", encoding="utf-8")  # as from another page
+    click(app, f"runs.diagnosis.{folder.name}")
 
 
 def test_a_run_that_has_not_ended_is_not_diagnosed(runs: RunStore, trained: Run) -> None:
     run = runs.create(trained.config(), "queued")
-    app = open_tab(open_page("runs", run=run.id), run, "Diagnosis")
+    app = open_tab(open_page("runs", run=run.id), "Diagnosis")
     assert "appears here when the run has ended" in page_text(app)
 
 
@@ -240,21 +226,21 @@ def test_a_failed_run_offers_resume_only_with_a_checkpoint(finished: Run) -> Non
 
 
 def test_no_model_is_offered_while_a_run_is_active_or_if_it_is_incomplete(finished: Run) -> None:
-    app = open_tab(open_page("runs", run=finished.id), finished, "Model")
+    app = open_tab(open_page("runs", run=finished.id), "Model")
     assert [one.label.split(" (")[0] for one in app.get("download_button")] == ["Download the model"]
     mark_alive(finished, state="running")
-    app = open_tab(open_page("runs", run=finished.id), finished, "Model")
+    app = open_tab(open_page("runs", run=finished.id), "Model")
     assert not app.get("download_button")
     assert "when the run has ended" in page_text(app)
     finished.update_status(state="done")
     (finished.model_folder / "modules.json").unlink()
-    app = open_tab(open_page("runs", run=finished.id), finished, "Model")
+    app = open_tab(open_page("runs", run=finished.id), "Model")
     assert "saved no model" in page_text(app)
 
 
 def test_a_model_too_large_to_download_names_its_folder(finished: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(model_export, "MAX_BYTES", 1000)
-    app = open_tab(open_page("runs", run=finished.id), finished, "Model")
+    app = open_tab(open_page("runs", run=finished.id), "Model")
     assert not app.get("download_button")
     assert "copy its folder" in page_text(app)
 
@@ -322,7 +308,7 @@ def test_training_from_a_run_starts_from_its_model(finished: Run) -> None:
     config = finished.config().model_dump(mode="json")
     config["encoder"]["reinit_layers"] = 1
     finished.write_json("config", config)
-    app = open_tab(open_page_in_app("runs", run=finished.id), finished, "Model")
+    app = open_tab(open_page_in_app("runs", run=finished.id), "Model")
     click(app, f"runs.chain.{finished.id}")
     assert app.session_state["sent_settings"]["encoder"]["name"] == f"run:{finished.id}"
     assert app.session_state["sent_settings"]["encoder"]["max_seq_length"] == finished.config().encoder.max_seq_length

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from bsc_core.config import DataConfig, validation_message
+from bsc_core.config import DataConfig, RunConfig, validation_message
 from bsc_core.data.io.sources import is_hub_id
 from bsc_core.data.io.tables import read_chunks
 from bsc_core.errors import BscError, ConfigError, FileFormatError, InputError, PathError
@@ -178,6 +178,18 @@ def _may_read_decisions(path: Path) -> bool:
     with suppress(InputError):
         return store.get(folder.name).folder.resolve() == folder.resolve() and ".." not in path.parts
     return False
+
+
+def check_config(config: RunConfig) -> None:
+    """Check that the user may read the files and decisions of a run and load its encoders.
+
+    Raises:
+        InputError: The user may not read or load one of them.
+        RunNotFoundError: The user may not see the run of an encoder.
+    """
+    check_files(config.data)
+    check_decisions(config.data.false_negatives)
+    users.check_encoders(config)
 
 
 def check_files(data: DataConfig) -> None:

@@ -9,11 +9,12 @@ import streamlit as st
 
 from bsc_core import background_task, formatting
 from bsc_core.config import RunConfig
-from bsc_core.errors import InputError
+from bsc_core.errors import BscError, InputError, RunNotFoundError
 from bsc_core.jobs.local.processes import worker_environment
 from bsc_core.paths import cache_folder
 from bsc_core.preflight import STEPS, Preflight
 from pages.ui.components import data_cache, display, turns, users
+from pages.ui.data import uploads
 from pages.ui.new_run.config_summary import format_bytes
 
 POLL_INTERVAL = "1s"
@@ -50,7 +51,9 @@ def draw(config: RunConfig, runs: int, time_factor: float) -> None:
     folder = preflight_folder(config)
     is_running = st.session_state.get(STATE) == str(folder)
     result = load_preflight(config)
-    if result is not None:
+    if (problem := _problem(config)) is not None:
+        display.error_box(problem, "No preflight with this setting")
+    elif result is not None:
         if is_running:
             del st.session_state[STATE]
         _draw_result(result, config, runs, time_factor)
@@ -59,31 +62,28 @@ def draw(config: RunConfig, runs: int, time_factor: float) -> None:
             _restart_button("Try again", config)
     elif is_running:
         turns.fragment(_draw_progress, run_every=POLL_INTERVAL)(folder)
-    elif (problem := _problem(config)) is not None:
-        display.error_box(problem, "No preflight with this setting")
-    else:
-        st.button(
-            f"Run a preflight of {STEPS} steps",
-            key="train.preflight.begin",
-            icon=":material/speed:",
-            on_click=_start,
-            args=(config,),
-            width="stretch",
-            help="Reads the data, loads the encoder, trains a few steps and writes one checkpoint in a separate "
-            "process. Only the measurements are stored.",
-        )
+    elif st.button(
+        f"Run a preflight of {STEPS} steps",
+        key="train.preflight.begin",
+        icon=":material/speed:",
+        width="stretch",
+        help="Reads the data, loads the encoder, trains a few steps and writes one checkpoint in a separate "
+        "process. Only the measurements are stored.",
+    ):
+        _start(config)
 
 
-def _problem(config: RunConfig) -> InputError | None:
+def _problem(config: RunConfig) -> BscError | None:
     try:
         users.check_threads(config.training.threads)
-    except InputError as error:
+        uploads.check_config(config)
+    except (InputError, RunNotFoundError) as error:
         return error
     return None
 
 
 def _start(config: RunConfig) -> None:
-    """Start the preflight of this config; cancel one that this session already runs."""
+    """Start the preflight of this config and rerun the page; cancel one that this session already runs."""
     folder = preflight_folder(config)
     cancel()
     background_task.remove_oldest(folder.parent, f"*/{background_task.REQUEST}", MAX_FOLDERS - 1)
@@ -92,6 +92,7 @@ def _start(config: RunConfig) -> None:
     variables = worker_environment(config.training.threads)
     background_task.start(folder, "bsc_core.preflight.task", request, variables, user=users.task_user())
     st.session_state[STATE] = str(folder)
+    st.rerun()
 
 
 def cancel() -> None:
@@ -115,7 +116,8 @@ def _draw_progress(folder: Path) -> None:
 
 def _restart_button(label: str, config: RunConfig) -> None:
     icon = ":material/refresh:"
-    st.button(label, key="train.preflight.again", on_click=_start, args=(config,), type="tertiary", icon=icon)
+    if st.button(label, key="train.preflight.again", type="tertiary", icon=icon):
+        _start(config)
 
 
 def _draw_result(result: Preflight, config: RunConfig, runs: int, time_factor: float) -> None:

@@ -123,8 +123,7 @@ def _stop(run: Run, grace_seconds: float = jobs.GRACE_SECONDS) -> None:
 
 
 def _resume(run: Run) -> None:
-    uploads.check_files(run.config().data)  # what the run reads may no longer be shared
-    users.check_encoders(run.config())
+    uploads.check_config(run.config())  # what the run reads may no longer be shared
     with users.admit_launch(run.id, 1, run.config().training.threads):
         resumed = jobs.resume(data_cache.run_store(), run)
     page_layout.switch_page("runs", run=resumed.id, **table.group_in_url(st.query_params.get(table.GROUP)))

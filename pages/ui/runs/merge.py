@@ -9,7 +9,7 @@ from typing import Any
 import streamlit as st
 
 from bsc_core import background_task, formatting
-from bsc_core.errors import InputError
+from bsc_core.errors import InputError, RunNotFoundError
 from bsc_core.figures.runs import curves
 from bsc_core.files import folder_bytes
 from bsc_core.paths import cache_folder
@@ -35,6 +35,11 @@ def draw(run: Run) -> None:
         return
     folder = task_folder(run)
     curve = background_task.read_result(folder)
+    try:
+        users.check_encoders(run.config())  # the start, which may be the model of a run that was shared
+    except (InputError, RunNotFoundError) as error:
+        display.error_box(error, "The model cannot be merged with its start")
+        return
     if curve is None:
         about = "Evaluates alpha = 0, 0.1, ..., 1 and a value above the best one on dev, test and the general suite."
         TASK.draw(run, folder, "Evaluate merged models", about=about)

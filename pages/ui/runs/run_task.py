@@ -49,16 +49,13 @@ class RunTask:
             self._start(run, folder, more)  # again if the app was restarted meanwhile
             turns.fragment(self._draw_progress, run_every=POLL_INTERVAL)(folder, label)
             return
-        key = f"{self.key}.{folder.name}"
-        st.button(label, key=key, icon=self.icon, help=about, on_click=self._begin, args=(run, folder, more))
-
-    def _begin(self, run: Run, folder: Path, more: dict[str, Any]) -> None:
-        if is_running(folder):  # started from another page meanwhile
-            return
-        users.record(self.action, run.id, **more)
-        background_task.remove_oldest(folder.parent, f"*/{background_task.REQUEST}", MAX_FOLDERS - 1)
-        background_task.reset(folder)
-        self._start(run, folder, more)
+        # No callback, which would start the task also if the run is no longer shared with the user.
+        if st.button(label, key=f"{self.key}.{folder.name}", icon=self.icon, help=about):
+            users.record(self.action, run.id, **more)
+            background_task.remove_oldest(folder.parent, f"*/{background_task.REQUEST}", MAX_FOLDERS - 1)
+            background_task.reset(folder)
+            self._start(run, folder, more)
+            st.rerun()
 
     def _start(self, run: Run, folder: Path, more: dict[str, Any]) -> None:
         request = {"run": str(run.folder), **more}
