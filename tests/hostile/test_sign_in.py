@@ -9,6 +9,7 @@ import ipaddress
 import json
 import os
 import re
+import secrets
 import socket
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import Mock
+from unittest.mock import AsyncMock, Mock
 from urllib.parse import urlencode
 
 import pytest
@@ -39,7 +40,7 @@ from uvicorn.server import ServerState
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
-from bsc_core.users import AUDIT_FILE, USER_HEADER, USERS_FILE, add_user, remove_user
+from bsc_core.users import AUDIT_FILE, USER_HEADER, USERS_FILE, add_user, read_users, remove_user
 from pages.ui.server import connection_limits, rate_limits, startup, streamlit_patches
 from pages.ui.server.connection_limits import (
     ACCEPTED,
@@ -67,7 +68,7 @@ from pages.ui.server.messages import (
 from pages.ui.server.rate_limits import RateLimit
 from pages.ui.server.request_guard import _host_name, allowed_hosts
 from pages.ui.server.sign_in import KEY_COOKIE, MAX_FORM_BYTES, SignIn
-from pages.ui.server.startup import main
+from pages.ui.server.startup import PROVIDER_SETTINGS, main, sign_in_problem
 from tests.browser.serving import AppServer
 from tests.helpers.waiting import PATIENCE_SECONDS
 from tests.hostile.test_requests import WEBSOCKET
@@ -236,6 +237,18 @@ def test_a_refused_key_is_recorded_without_its_text_and_a_long_form_is_not_read(
         assert keys["ben"] not in text
 
 
+def test_a_key_that_is_sent_as_a_cookie_is_recorded_once_for_each_address(tmp_path: Path) -> None:
+    key = add_user(tmp_path, "ada", "owner")
+    headers = [(b"cookie", f"{KEY_COOKIE}={key}".encode())]
+    middleware = SignIn(AsyncMock(), tmp_path)
+    for address in ("192.0.2.1", "192.0.2.1", "192.0.2.2"):
+        scope = {"type": "http", "method": "GET", "path": "/", "query_string": b"", "headers": list(headers)}
+        asyncio.run(middleware(scope | {"client": (address, 1)}, AsyncMock(), AsyncMock()))
+        middleware._last_event.clear()  # as a second later
+    events = [json.loads(line) for line in (tmp_path / AUDIT_FILE).read_text().splitlines()]
+    assert [(event["user"], event["action"]) for event in events] == [("ada", "sign in")] * 2
+
+
 def test_a_client_that_leaves_while_it_sends_a_form_is_not_logged(server: AppServer) -> None:
     with socket.create_connection(("127.0.0.1", server.port)) as connection:
         head = f"POST /sign-in HTTP/1.1\r\nHost: localhost:{server.port}\r\nContent-Length: 100\r\n"
@@ -312,6 +325,38 @@ def test_an_app_is_not_shared_if_no_owner_can_sign_in(
     assert ended.returncode == 2
     assert reason in ended.stderr
     assert len(ended.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({}, None),
+        ({"cookie_secret": "..."}, "can be guessed"),
+        ({"cookie_secret": "secret" * 10}, "can be guessed"),
+        ({"cookie_secret": ""}, "no cookie_secret"),
+        ({"client_id": ""}, "no client_id"),
+    ],
+)
+def test_an_app_with_a_provider_is_shared_with_a_secret_that_nobody_can_guess(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, str], reason: str | None
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    add_user(tmp_path, "ada", "owner", "ada@example.org")
+    settings = dict.fromkeys(PROVIDER_SETTINGS, "a") | {"cookie_secret": secrets.token_hex()} | changes
+    lines = [f'{name} = "{value}"' for name, value in settings.items()]
+    (tmp_path / ".streamlit").mkdir()
+    (tmp_path / ".streamlit" / "secrets.toml").write_text("\n".join(["[auth]", *lines]))
+    problem = sign_in_problem(read_users(tmp_path))
+    assert problem is None if reason is None else reason in str(problem)
+
+
+def test_a_provider_without_settings_of_its_own_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    add_user(tmp_path, "ada", "owner")
+    (tmp_path / ".streamlit").mkdir()
+    for text in ("auth = 1", '[auth.other]\nclient_id = "a"'):
+        (tmp_path / ".streamlit" / "secrets.toml").write_text(text)
+        assert "[auth] has no redirect_uri" in str(sign_in_problem(read_users(tmp_path)))
 
 
 def test_the_names_of_this_machine_are_allowed_when_it_listens_on_all_addresses() -> None:
@@ -765,6 +810,8 @@ def test_large_downloads_that_differ_in_one_byte_are_different_files(monkeypatch
     files[1][2**19] = 1  # outside the parts that Streamlit compares
     ids = [storage.load_and_get_id(bytes(file), "text/csv", MediaFileKind.DOWNLOADABLE, "a.csv") for file in files]
     assert [storage.get_file(f"{file_id}.csv").content for file_id in ids] == files
+    monkeypatch.setattr(streamlit_patches, "_FILE_KEY", b"of another process")  # so that no address can be computed
+    assert storage.load_and_get_id(bytes(files[0]), "text/csv", MediaFileKind.DOWNLOADABLE, "a.csv") not in ids
 
 
 def hostile_names() -> Iterator[BackMsg]:

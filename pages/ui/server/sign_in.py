@@ -56,8 +56,8 @@ class SignIn:
         self._last_event: dict[tuple[str, str], float] = {}  # time of the last event by user and action
         self._students: defaultdict[str, StudentRateLimits] = defaultdict(StudentRateLimits)  # by user
         self._visitors, self._callbacks = AddressRateLimits(*VISITORS_RATE), AddressRateLimits(*PROVIDER_RATE)
-        # Digests of the cookies of a provider, with the user, whose sign-in is in the audit log.
-        self._confirmed: set[tuple[str, str]] = set()
+        # Users with the digest of a cookie and the address that sent it, which are in the audit log.
+        self._seen: set[tuple[str, str, str]] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
@@ -87,9 +87,7 @@ class SignIn:
             else:
                 response = PlainTextResponse("Students cannot upload files.", 403)
             return await response(scope, receive, send)
-        if email and (sign_in := (key_hash(cookies[USER_COOKIE_NAME]), user.name)) not in self._confirmed:
-            self._confirmed.add(sign_in)
-            self._audit(user.name, "sign in")
+        self._audit_cookie(scope, user, cookies[USER_COOKIE_NAME if email else KEY_COOKIE])
         if path == METRICS_PATH and not user.is_owner:
             return await PlainTextResponse("Only the owner may read the metrics.", 403)(scope, receive, send)
         MutableHeaders(scope=scope)[USER_HEADER] = user.signed_in_as
@@ -161,7 +159,7 @@ class SignIn:
         current, _ = self._user(request.cookies)
         if current is not None and current.name not in (user.name, form.get("replaces")):
             return change_user_page(current.name, user.name, key, target)
-        self._audit(user.name, "sign in")
+        self._audit_cookie(request.scope, user, key.strip(), always=True)
         response = RedirectResponse(_local_path(target), status_code=HTTP_303_SEE_OTHER)
         secure = request.headers.get("X-Forwarded-Proto", request.url.scheme) == "https"
         response.set_cookie(KEY_COOKIE, key.strip(), COOKIE_SECONDS, httponly=True, samesite="lax", secure=secure)
@@ -173,6 +171,14 @@ class SignIn:
         )
         response.delete_cookie(KEY_COOKIE)
         return response
+
+    def _audit_cookie(self, scope: Scope, user: User, cookie: str, *, always: bool = False) -> None:
+        """Write a sign-in to the audit log if the cookie was not used from this address before, or always."""
+        address = scope["client"][0] if scope.get("client") else ""
+        seen = key_hash(cookie), user.name, address
+        if always or seen not in self._seen:
+            self._seen.add(seen)
+            self._audit(user.name, "sign in")
 
     def _audit(self, user: str, action: str) -> None:
         """Write an event to the audit log, unless the same one was written within the last second."""

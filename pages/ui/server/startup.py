@@ -34,6 +34,8 @@ from pages.ui.server.session_limit import SessionLimit, max_sessions
 from pages.ui.server.sign_in import SignIn
 
 APP = app_folder() / "app.py"
+PROVIDER_SETTINGS = ("redirect_uri", "cookie_secret", "client_id", "client_secret", "server_metadata_url")
+MIN_SECRET = 32  # characters
 MAX_QUEUED = 512  # connections that wait until they are accepted
 QUEUE_SECONDS = 5.0  # after which asyncio has certainly set the length of the queue, to `connection_limits.ACCEPTED`
 
@@ -96,21 +98,32 @@ async def _open_browser(app: App) -> AsyncIterator[dict[str, Any]]:
 
 
 def sign_in_problem(users: dict[str, User]) -> str | None:
-    """Return why no owner can sign in to a shared app; None if one can."""
-    has_provider = any(map(_configures_provider, (Path.cwd(), Path.home(), APP.parent)))
-    if any(user.is_owner and (user.key_sha256 or (user.email and has_provider)) for user in users.values()):
+    """Return why no owner can sign in to a shared app, or a visitor could as another user; None if all is well."""
+    sections = dict(filter(None, map(_provider_section, (Path.cwd(), Path.home(), APP.parent))))
+    for path, section in sections.items():
+        if (missing := next((name for name in PROVIDER_SETTINGS if not section.get(name)), None)) is not None:
+            return f"{path}: [auth] has no {missing}; see docs/hosting.md"
+        secret = str(section["cookie_secret"])
+        if len(secret) < MIN_SECRET or len(set(secret)) < MIN_SECRET // 4:
+            return (
+                f"{path}: the cookie_secret can be guessed, and with it anybody can sign in; use the output of "
+                '`python -c "import secrets; print(secrets.token_hex())"`'
+            )
+    if any(user.is_owner and (user.key_sha256 or (user.email and sections)) for user in users.values()):
         return None
-    if any(user.email for user in users.values()) and not has_provider:
+    if any(user.email for user in users.values()) and not sections:
         return "users sign in with their email address, but .streamlit/secrets.toml has no [auth] section"
     return "--host needs an owner who can sign in; add one with `bsc users add NAME --role owner`"
 
 
-def _configures_provider(folder: Path) -> bool:
-    """Whether the secrets in a folder configure a provider; Streamlit itself reads them once it runs."""
+def _provider_section(folder: Path) -> tuple[Path, dict[str, Any]] | None:
+    """Return the file and its section with the provider; None without one. Streamlit reads it once it runs."""
+    path = folder / ".streamlit" / "secrets.toml"
     try:
-        return "auth" in tomllib.loads((folder / ".streamlit" / "secrets.toml").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
+        section = tomllib.loads(path.read_text(encoding="utf-8"))["auth"]
+    except (OSError, ValueError, KeyError):
+        return None
+    return path, section if isinstance(section, dict) else {}
 
 
 def _disable_nagle() -> None:

@@ -1,6 +1,8 @@
 """Replacements of parts of Streamlit that have no setting, such as limits of what the browser of a user can cause."""
 
 import hashlib
+import hmac
+import secrets
 import time
 from dataclasses import replace
 from functools import lru_cache
@@ -26,6 +28,7 @@ from pages.ui.server.messages import MAX_MESSAGE_BYTES
 
 MAX_UNREAD_BYTES = 32 * 2**20  # that wait to be sent to a client
 DOWNLOAD_SECONDS = 60  # after which a file that was built for a download may be removed
+_FILE_KEY = secrets.token_bytes(32)  # of the ids of downloaded files
 COOKIE_VALUES = ("email", "email_verified", "is_logged_in", "origin", "provider")  # of a provider
 
 
@@ -86,9 +89,13 @@ def _keep_downloads() -> None:
 
 
 def _file_id(content: bytes, mimetype: str, name: str | None = None) -> str:
-    """Return the id of a downloaded file; that of Streamlit ignores most bytes of a file of more than 1 MiB."""
+    """Return the id of a downloaded file, which nobody can compute from a guess of its content.
+
+    That of Streamlit has no key, and ignores most bytes of a file of more than 1 MiB.
+    """
     parts = (mimetype.encode(), (name or "").encode(), content)
-    return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()
+    digests = b"".join(hashlib.sha256(part).digest() for part in parts)
+    return hmac.new(_FILE_KEY, digests, hashlib.sha256).hexdigest()
 
 
 def _watch_no_files() -> None:
