@@ -264,13 +264,20 @@ def run_access(run: Run) -> Access:
     """
     try:
         return _read_run_access(run.folder, file_stamp(run.folder / f"{ACCESS}.json"))
-    except (OSError, ValidationError):
+    except (OSError, ValueError):
         return Access()
 
 
 @lru_cache(maxsize=16_384)  # every page reads that of all runs
 def _read_run_access(folder: Path, stamp: FileStamp) -> Access:
-    return Access.model_validate(Run(folder).read_signed(ACCESS) or {})
+    return _signed_access(Run(folder).read_signed(ACCESS))
+
+
+def _signed_access(values: Mapping[str, Any] | None) -> Access:
+    """Return the access; raises ValueError without valid values, which are then read again: the key may be there."""
+    if values is None:
+        raise ValueError("it was not written in this runs folder")
+    return Access.model_validate(values)
 
 
 def share_run(run: Run, shared_with: Iterable[str]) -> None:
@@ -471,7 +478,7 @@ def dataset_access(folder: Path) -> Access:
 
 @lru_cache(maxsize=8192)
 def _read_access(path: Path, stamp: FileStamp) -> Access:
-    return Access.model_validate(verified(_root_of(path), path.parent.name, json.loads(read_regular(path))) or {})
+    return _signed_access(verified(_root_of(path), path.parent.name, json.loads(read_regular(path))))
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ from bsc_core.users import (
     add_user,
     check_disk,
     check_quota,
+    dataset_access,
     processor_hours,
     quota_lock_of,
     read_users,
@@ -39,6 +40,7 @@ from bsc_core.users import (
     user_with_email,
     user_with_key,
     write_audit,
+    write_dataset_access,
 )
 
 CONFIG = recommended(sample_config())
@@ -232,6 +234,18 @@ def test_the_owner_of_a_run_is_read_again_after_a_change_only(tmp_path: Path, mo
     assert read.call_count <= 1
     share_run(run, ["eva"])
     assert run_access(run).shared_with == ("eva",)
+
+
+def test_a_run_has_its_owner_again_after_the_key_could_not_be_read(tmp_path: Path) -> None:
+    run, dataset = create(tmp_path, BEN), tmp_path / "uploads" / "pairs"
+    dataset.mkdir(parents=True)
+    write_dataset_access(dataset, Access(owner="ben"))
+    share_run(run, [])  # not read yet
+    key, moved = tmp_path / ".key", tmp_path / "moved"
+    key.rename(moved)
+    assert run_access(run) == dataset_access(dataset) == Access()
+    moved.rename(key)
+    assert run_access(run) == dataset_access(dataset) == Access(owner="ben")
 
 
 def test_runs_of_last_month_do_not_count(tmp_path: Path) -> None:

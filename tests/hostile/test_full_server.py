@@ -85,6 +85,16 @@ def test_a_user_of_a_shared_app_cannot_keep_the_others_out() -> None:
     assert opened == [[200] * 4 + [503], few, few, [200] * 2 + [503] * 3, [503] * 5]  # three times as many in all
 
 
+def test_a_user_with_many_pages_leaves_half_as_many_to_a_class_that_shares_a_link() -> None:
+    client = TestClient(SessionLimit(PlainTextResponse("a page"), sessions=60))
+    opened = [
+        [client.get("/", headers={**PAGE, USER_HEADER: user}).status_code for _ in range(61)]
+        for user in ("other", "class", "ada")
+    ]
+    half = [200] * 30 + [503] * 31
+    assert opened == [[200] * 60 + [503], half, half]
+
+
 def test_the_server_is_full_for_everybody_if_no_user_has_many_pages() -> None:
     client = TestClient(SessionLimit(PlainTextResponse("a page"), sessions=4))
     opened = [

@@ -18,6 +18,7 @@ from bsc_core.data.dataset import TextTable
 from bsc_core.data.queries import parse_queries
 from bsc_core.encoders import encode, load_encoder, tokenize
 from bsc_core.encoders.layers import reinit_layers
+from bsc_core.errors import InputError
 from bsc_core.evaluation.retrieval import rank
 from bsc_core.figures.evaluation import ranks
 from bsc_core.neighbors import top_k
@@ -61,6 +62,18 @@ def test_queries_before_training_are_encoded_with_the_random_layers_of_the_run(f
     found = run_data.encode_queries(run_data.Model(finished, "before"), ["how do i bake bread"])
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
     assert np.abs(found - before).max() > 0.01
+
+
+def test_a_query_asks_before_it_downloads_the_encoder_of_a_run(finished: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def ask(name: str) -> None:
+        assert name == "somebody/model"
+        raise InputError("asked")
+
+    values = finished.config().model_dump(mode="json")
+    finished.write_json("config", values | {"encoder": {"name": "somebody/model"}})
+    monkeypatch.setattr(data_cache, "confirm_download", ask)
+    with pytest.raises(InputError, match="asked"):
+        run_data.encode_queries(run_data.Model(finished, "before"), ["how do i bake bread"])
 
 
 def test_queries_are_encoded_with_the_saved_model_after_its_folder_has_changed(

@@ -282,6 +282,7 @@ def encode_queries(model: AnyModel, texts: list[str]) -> np.ndarray:
     from bsc_core.encoders import encode, tokenize
 
     config = data_cache.run_store().resolve_encoder(model.encoder())
+    data_cache.confirm_download(config.name)  # the run folder may be from elsewhere
     layers, seed = 0, 0
     if isinstance(model, Model) and model.part == "before":  # its random layers are not stored
         layers, seed = config.reinit_layers, model.run.config().training.seed

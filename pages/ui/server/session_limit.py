@@ -15,7 +15,7 @@ from pages.ui.server.sign_in import PROVIDER_PATHS
 
 MAX_SESSIONS = "BSC_MAX_SESSIONS"  # environment variable: pages that may be open at the same time
 DEFAULT_SESSIONS = 60
-PAGES_OF_USER = 3  # that a user may open although another one fills the server
+PAGES_OF_USER = 3  # that a user may open, at least, although another one fills the server
 RETRY_SECONDS = 60
 STREAM = "/_stcore/stream"
 
@@ -25,9 +25,9 @@ class SessionLimit:
 
     A page counts from its request until its websocket closes, or from its websocket if it is opened from another site.
     A page that was sent can always open its websocket, and reopen it after an interruption, so open pages continue to
-    work. In a shared app, a user with fewer than PAGES_OF_USER pages still gets one if another user has more than
-    that, so nobody can keep the others out: `sessions` more websockets are for pages that reconnect, and as many for
-    such users.
+    work. In a shared app, a user still gets a page if another one has more than PAGES_OF_USER, and this user has fewer
+    than that, or fewer than half as many as the other. So nobody can keep the others out, also not those who share a
+    link: `sessions` more websockets are for pages that reconnect, and as many for such users.
     """
 
     def __init__(self, app: ASGIApp, sessions: int) -> None:
@@ -75,8 +75,9 @@ class SessionLimit:
         while self._opening and time.monotonic() - self._opening[0][0] > RETRY_SECONDS:  # closed before it was loaded
             self._opening.popleft()
         pages = self._open + Counter(name for _, name in self._opening)
-        has_one_many = bool(user) and max(pages.values(), default=0) > PAGES_OF_USER
-        if has_one_many and pages[user] < PAGES_OF_USER and pages.total() < 3 * self.sessions:
+        most = max(pages.values(), default=0)
+        has_few = bool(user) and most > PAGES_OF_USER and pages[user] < max(PAGES_OF_USER, most // 2)
+        if has_few and pages.total() < 3 * self.sessions:
             return False
         return pages.total() >= self.sessions
 
