@@ -83,11 +83,17 @@ class Proxy:
             return False
 
     def respond(
-        self, method: str, path: str, headers: dict[str, str] | None = None, body: str | None = None, host: str = HOST
+        self,
+        method: str,
+        path: str,
+        headers: dict[str, str] | None = None,
+        body: str | None = None,
+        host: str = HOST,
+        source: str = "127.0.0.1",
     ) -> HTTPResponse:
         connection = HTTPSConnection("127.0.0.1", self.port, timeout=PATIENCE_SECONDS, context=self.context)
         connection.sock = self.context.wrap_socket(
-            socket.create_connection(("127.0.0.1", self.port)), server_hostname=HOST
+            socket.create_connection(("127.0.0.1", self.port), source_address=(source, 0)), server_hostname=HOST
         )
         connection.request(method, path, body, {"Host": host, **(headers or {})})
         response = connection.getresponse()
@@ -111,18 +117,32 @@ def key_and_proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[st
         proxy.stop()
 
 
-def test_many_slow_requests_of_one_address_do_not_keep_others_out(key_and_proxy: tuple[str, Proxy]) -> None:
-    _, proxy = key_and_proxy
-    [limit] = re.findall(r"limit_conn addresses (\d+);", DOCUMENT.read_text(encoding="utf-8"))
+def test_slow_requests_of_visitors_do_not_keep_the_users_of_their_address_out(
+    key_and_proxy: tuple[str, Proxy],
+) -> None:
+    key, proxy = key_and_proxy
+    addresses, sign_ins = (
+        int(re.findall(rf"limit_conn {zone} (\d+);", DOCUMENT.read_text(encoding="utf-8"))[0])
+        for zone in ("addresses", "sign_ins")
+    )
     slow = []
+
+    def send(path: str) -> ssl.SSLSocket:
+        raw = socket.create_connection(("127.0.0.1", proxy.port), source_address=("127.0.0.2", 0))
+        slow.append(proxy.context.wrap_socket(raw, server_hostname=HOST))
+        slow[-1].sendall(f"POST {path} HTTP/1.1\r\nHost: {HOST}\r\nContent-Length: 8000\r\n\r\nk".encode())
+        return slow[-1]
+
     try:
-        for _ in range(int(limit) + 5):
-            raw = socket.create_connection(("127.0.0.1", proxy.port), source_address=("127.0.0.2", 0))
-            slow.append(proxy.context.wrap_socket(raw, server_hostname=HOST))
-            slow[-1].sendall(f"POST /sign-in HTTP/1.1\r\nHost: {HOST}\r\nContent-Length: 8000\r\n\r\nk".encode())
-        answers = [connection.recv(100) for connection in slow[-5:]]
-        assert all(b" 503 " in answer for answer in answers)
-        assert proxy.respond("GET", "/_stcore/health").status == 200
+        for _ in range(sign_ins):
+            send("/sign-in")
+        assert b" 503 " in send("/sign-in").recv(100)
+        for path, status in (("/", b" 413 "), ("/_stcore/upload_file/a/b", b" 401 ")):
+            for _ in range(addresses // 8):
+                assert status in send(path).recv(100)
+        cookie = {"Cookie": f"{KEY_COOKIE}={key}"}
+        assert proxy.respond("GET", "/runs", cookie, source="127.0.0.2").status == 200
+        assert proxy.respond("POST", "/sign-in", body="key=guess").status == 401  # from another address
     finally:
         for connection in slow:
             connection.close()

@@ -637,16 +637,24 @@ def test_the_connections_of_an_address_are_limited(
     monkeypatch.setattr(connection_limits, "MAX_CONNECTIONS", 5)
     monkeypatch.setattr(rate_limits, "_own_networks", lambda: {ipaddress.IPv6Network("2001:db8:0:9::/64")})
 
-    async def connect_all() -> list[bool]:
+    async def connect_all(*users: int) -> list[bool]:
+        """Return which of the connections was ended; those with these numbers have a signed-in user."""
         config, state = uvicorn.Config(lambda: None, lifespan="off"), ServerState()
-        aborted = []
-        for address in [host] * 6 + [other]:
+        transports = []
+        for number, address in enumerate([host] * 6 + [other]):
             transport = Mock(get_extra_info=lambda name, address=address: (address, 1) if name == "peername" else None)
-            LimitedHttp(config, state, {}).connection_made(transport)
-            aborted.append(transport.abort.called)
-        return aborted
+            transport.is_closing = lambda transport=transport: transport.abort.called
+            connection = LimitedHttp(config, state, {})
+            connection.connection_made(transport)
+            if number in users:
+                connection.scope = {connection_limits.USER: "ada"}  # type: ignore[typeddict-item]
+            transports.append(transport)
+            await asyncio.sleep(0.001)  # each connection has another time
+        return [transport.abort.called for transport in transports]
 
-    assert asyncio.run(connect_all()) == [False] * 5 + [limited, False]
+    assert asyncio.run(connect_all()) == [limited, *[False] * 6]
+    assert asyncio.run(connect_all(0, 1, 3)) == [False, False, limited, *[False] * 4]
+    assert asyncio.run(connect_all(*range(5))) == [*[False] * 5, limited, False]  # only the new one has no user
 
 
 def test_many_connections_wait_until_they_are_accepted() -> None:

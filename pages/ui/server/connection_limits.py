@@ -24,6 +24,7 @@ MAX_BEHIND = 2**14  # bytes received behind a request that is not answered yet; 
 SLICE_BYTES = 1024  # of a websocket, parsed at a time
 MAX_WAITING_MESSAGES, MAX_WAITING_BYTES = 16, 2 * 2**20
 MAX_FRAMES = 300  # of a websocket, in a second
+USER = "bsc.user"  # key of the scope of a request of a signed-in user
 MAX_CONNECTIONS = 400  # of one address; those of this machine, such as a proxy, are not limited
 REQUEST_SECONDS = 60  # in which a client has to send a request, or MIN_SENT bytes of one, and to read MIN_READ bytes
 MIN_READ, MIN_SENT = 2**20, 2**16
@@ -37,8 +38,9 @@ http11.MAX_LINE_LENGTH = 2**16  # of a header of a websocket, such as all cookie
 class LimitedHttp(H11Protocol):
     """Connection that ends if its client sends no request, one with many headers, or one in chunks.
 
-    No browser sends chunks. It also ends if its address has MAX_CONNECTIONS others, and if its client hardly reads an
-    answer, which the server keeps until it is read. It receives nothing while more than MAX_BEHIND bytes wait.
+    No browser sends chunks. It also ends if its client hardly reads an answer, which the server keeps until it is read.
+    It receives nothing while more than MAX_BEHIND bytes wait. If its address has MAX_CONNECTIONS others, the oldest of
+    them without a signed-in user ends, so that visitors do not keep out the users of their address.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -64,12 +66,20 @@ class LimitedHttp(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Count the connections of the address."""
         super().connection_made(CountingTransport(transport, self._may_receive))  # type: ignore[arg-type]
+        self.made = self.loop.time()
+        self._check = self.loop.call_later(REQUEST_SECONDS, self._end_if_unused, 0, 0, None)
         own = network(self.client[0]) if self.client else None
-        others = (network(one.client[0]) for one in self.connections if one.client)
-        if own is not None and sum(other == own for other in others) > MAX_CONNECTIONS:
-            transport.abort()
-        else:
-            self._check = self.loop.call_later(REQUEST_SECONDS, self._end_if_unused, 0, 0, None)
+        if own is not None:
+            same = [one for one in self.connections if one.client and network(one.client[0]) == own]
+            still_open = [one for one in same if not one.transport.is_closing()]
+            if len(still_open) > MAX_CONNECTIONS:
+                visitors = [one for one in still_open if isinstance(one, LimitedHttp) and one.is_of_visitor]
+                min(visitors, key=lambda one: one.made).transport.abort()  # this one is among them
+
+    @property
+    def is_of_visitor(self) -> bool:
+        """Whether the last request was not that of a signed-in user."""
+        return USER not in (self.scope or {})
 
     def _may_receive(self) -> bool:
         return len(self.conn.trailing_data[0]) <= MAX_BEHIND

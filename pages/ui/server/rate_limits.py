@@ -25,6 +25,7 @@ REFUSED_RATE = 0.1, 0.0  # refused pages of a link of students: each waits, sinc
 LARGE_ANSWER, LARGE_RATE = 2**20, (1.0, 5.0)  # bytes; answers of this size to a link of students
 MAX_DELAY = 10.0  # seconds that a request waits
 MAX_WAITING = 1_000  # requests of a limit that wait at a time; the next ones are refused
+MAX_WAITING_OF_ADDRESS = 100  # likewise, of an address, which leaves connections to its signed-in users
 MAX_WAITING_BODY = 2**14  # bytes
 LOCAL_NETWORK = ipaddress.IPv6Network("fc00::/7")
 MAX_ADDRESSES = 1_000  # whose limits are stored
@@ -33,11 +34,12 @@ MAX_ADDRESSES = 1_000  # whose limits are stored
 class RateLimit:
     """Limit of how often something may happen: `burst` times at once, and then `rate` times per second.
 
-    Nothing waits for more than `most` seconds, so a limit is free again `most` seconds after its last event.
+    Nothing waits for more than `most` seconds, so a limit is free again `most` seconds after its last event. At most
+    `max_waiting` requests wait.
     """
 
-    def __init__(self, rate: float, burst: float, most: float = math.inf) -> None:
-        self.rate, self.burst, self.most = rate, burst, most
+    def __init__(self, rate: float, burst: float, most: float = math.inf, *, max_waiting: int = MAX_WAITING) -> None:
+        self.rate, self.burst, self.most, self.max_waiting = rate, burst, most, max_waiting
         self._left, self._last = burst, time.monotonic()
         self._waiting = 0
 
@@ -61,7 +63,7 @@ class RateLimit:
     async def wait(self, scope: Scope, receive: Receive, send: Send) -> Receive | None:
         """Count a request and wait for its turn, or refuse it.
 
-        It is refused if MAX_WAITING others wait, its client leaves or its body has more than MAX_WAITING_BODY bytes,
+        It is refused if `max_waiting` others wait, its client leaves or its body has more than MAX_WAITING_BODY bytes,
         since the server keeps each request that waits.
 
         Returns:
@@ -70,7 +72,7 @@ class RateLimit:
         if not (seconds := self.delay()):
             return receive
         received = None
-        if self._waiting < MAX_WAITING:
+        if self._waiting < self.max_waiting:
             self._waiting += 1
             try:
                 received = await _received(receive, seconds)
@@ -126,7 +128,8 @@ class AddressRateLimits:
         address = network(host) or host
         if address not in self._limits and len(self._limits) >= MAX_ADDRESSES:
             self._limits.pop(next(iter(self._limits)))
-        return self._limits.setdefault(address, RateLimit(self._rate, self._burst, MAX_DELAY))
+        limit = RateLimit(self._rate, self._burst, MAX_DELAY, max_waiting=MAX_WAITING_OF_ADDRESS)
+        return self._limits.setdefault(address, limit)
 
 
 @lru_cache(maxsize=4096)

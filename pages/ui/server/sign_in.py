@@ -22,6 +22,7 @@ from streamlit.web.server.starlette.starlette_server_config import USER_COOKIE_N
 from bsc_core.errors import BscError
 from bsc_core.files import error_reason
 from bsc_core.users import USER_HEADER, User, key_hash, read_users, user_with_email, user_with_key, write_audit
+from pages.ui.server.connection_limits import USER
 from pages.ui.server.html_pages import SIGN_IN, SIGN_OUT, change_user_page, sign_in_page
 from pages.ui.server.messages import while_signed_in, with_delays, without_refused
 from pages.ui.server.rate_limits import PROVIDER_RATE, VISITORS_RATE, AddressRateLimits, RateLimit, StudentRateLimits
@@ -91,6 +92,7 @@ class SignIn:
         if path == METRICS_PATH and not user.is_owner:
             return await PlainTextResponse("Only the owner may read the metrics.", 403)(scope, receive, send)
         MutableHeaders(scope=scope)[USER_HEADER] = user.signed_in_as
+        scope[USER] = user.name
         if scope["type"] == "http":
             limited = send if user.may_launch else self._students[user.name].limit_answers(send)
             return await self.app(scope, receive, limited)
