@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import http.client
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
 from starlette.requests import HTTPConnection
 
+from bsc_core.users import SHARED
 from pages.ui.server.request_guard import MAX_PART, _remove_unusable_headers, _with_headers
 from tests.browser.serving import AppServer
 from tests.helpers.waiting import PATIENCE_SECONDS
 
+ROOT = Path(__file__).parents[2]
 WEBSOCKET = {
     "Connection": "Upgrade",
     "Upgrade": "websocket",
@@ -30,6 +36,27 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AppServer]:
     (folder / ".streamlit" / "config.toml").write_text('[server]\nbaseUrlPath = "elsewhere"\n', encoding="utf-8")
     with AppServer(folder).running(BSC_ALLOWED_HOSTS="lab.example, other.example") as server:
         yield server
+
+
+READ_SECRETS = """
+import os
+from streamlit.runtime.secrets import secrets_singleton
+from pages.ui.server import streamlit_patches
+streamlit_patches.apply()
+print(secrets_singleton.load_if_toml_exists(), os.environ.get("PROBE"))
+"""
+
+
+@pytest.mark.parametrize(("shared", "expected"), [({}, "False None"), ({SHARED: "runs"}, "True None")])
+def test_secrets_of_the_working_folder_set_no_environment_variables(
+    tmp_path: Path, shared: dict[str, str], expected: str
+) -> None:
+    (tmp_path / ".streamlit").mkdir()
+    (tmp_path / ".streamlit" / "secrets.toml").write_text('PROBE = "1"\n', encoding="utf-8")
+    variables = {**os.environ, **shared, "PYTHONPATH": str(ROOT), "HOME": str(tmp_path / "home")}
+    command = [sys.executable, "-c", READ_SECRETS]
+    ended = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, check=False)
+    assert ended.stdout.strip() == expected, ended.stderr
 
 
 def respond(server: AppServer, path: str, headers: dict[str, str]) -> http.client.HTTPResponse:

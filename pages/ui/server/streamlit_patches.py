@@ -2,6 +2,7 @@
 
 import hashlib
 import hmac
+import os
 import secrets
 import time
 from dataclasses import replace
@@ -17,11 +18,13 @@ from streamlit.runtime.app_session import AppSession
 from streamlit.runtime.media_file_manager import MediaFileMetadata
 from streamlit.runtime.scriptrunner.script_runner import ScriptRunner
 from streamlit.runtime.scriptrunner_utils.script_requests import RerunData, ScriptRequests, ScriptRequestType
+from streamlit.runtime.secrets import Secrets
 from streamlit.runtime.session_manager import SessionClientDisconnectedError
 from streamlit.web.server.starlette import starlette_auth_routes, starlette_server
 from streamlit.web.server.starlette.starlette_websocket import StarletteSessionClient
 
 from bsc_core.paths import app_folder
+from bsc_core.users import SHARED
 from pages.ui.components.turns import count_preparation
 from pages.ui.server.connection_limits import ACCEPTED, LimitedHttp, LimitedWebSocket
 from pages.ui.server.messages import MAX_MESSAGE_BYTES
@@ -49,16 +52,20 @@ def apply() -> None:
 def _ignore_settings_of_working_folder() -> None:
     """Ignore the settings in the working folder, which may be of others and can name servers of fonts.
 
-    Those of the user and of the app remain, and the secrets, with which people sign in.
+    Those of the user and of the app remain. A shared app also reads the secrets of the working folder, with which
+    people sign in. No secret becomes an environment variable, such as LD_PRELOAD, of which child processes execute
+    code.
     """
     usual_files = config.get_config_files
 
     def trusted_files(name: str) -> list[str]:
         own = (Path.home(), app_folder())
         paths = usual_files(name)
-        return [path for path in paths if Path(path).name != "config.toml" or Path(path).parents[1] in own]
+        is_sign_in = name == "secrets.toml" and SHARED in os.environ
+        return [path for path in paths if is_sign_in or Path(path).parents[1] in own]
 
     config.get_config_files = trusted_files
+    Secrets._maybe_set_environment_variable = staticmethod(lambda name, value: None)  # type: ignore[method-assign]
 
 
 def _limit_waiting_messages() -> None:
