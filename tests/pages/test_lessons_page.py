@@ -185,7 +185,8 @@ def test_progress_is_in_the_link(open_lessons: Callable[..., AppTest]) -> None:
     app = open_lessons(lesson="margins", done="temperature,duplicates,nonsense", missed="duplicates,margins", at="1")
     assert f"2 of {len(LESSONS)} completed, 1 correct on the first attempt" in app.get("button_group")[0].proto.label
     options = [option.content for option in app.get("button_group")[0].proto.options]
-    assert [options[1], options[5]] == ["2 Temperature \N{CHECK MARK}", "6 False negatives \N{MULTIPLICATION X}"]
+    assert [options[1], options[5]] == ["2 Temperature \N{CHECK MARK}", "6 False negatives \N{BULLET}"]
+    assert "\N{BULLET} completed, but incorrect on the first attempt" in app.get("button_group")[0].proto.help
     assert options[8] == "9 Margins"
     assert "At a margin of 1:" in lesson_text(app)
     assert "All lessons completed" not in lesson_text(app)
