@@ -129,17 +129,27 @@ def metrics_figure(
 
 
 def shares_figure(
-    names: Sequence[str], shares: NDArray[np.floating], *, title: str, axis: str, height: int = 280
+    names: Sequence[str],
+    shares: NDArray[np.floating],
+    *,
+    title: str,
+    axis: str,
+    height: int = 280,
+    colors: Mapping[str, str] | None = None,
 ) -> alt.Chart:
-    """Plot shares (N,) in [0, 1] as bars in the given order, each with its percentage."""
+    """Plot shares (N,) in [0, 1] as bars in the given order, each with its percentage.
+
+    colors: color of each name; None for bars in the color of hard negatives.
+    """
     x = alt.X("share:Q", title=axis, scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="%"))
-    return _bars(names, shares, [f"{share:.0%}" for share in shares], x, title, height, color=theme.HARD_NEGATIVE)
+    texts, of_name = [f"{share:.0%}" for share in shares], colors or {}
+    return _bars(names, shares, texts, x, title, height, [of_name.get(name, theme.HARD_NEGATIVE) for name in names])
 
 
 def sums_figure(names: Sequence[str], sums: Sequence[float], *, title: str, axis: str, height: int = 120) -> alt.Chart:
     """Plot sums (N,) as bars in the given order, each with its value."""
     x = alt.X("share:Q", title=axis)
-    return _bars(names, sums, [f"{one:.2f}" for one in sums], x, title, height, color=theme.SKY)
+    return _bars(names, sums, [f"{one:.2f}" for one in sums], x, title, height, [theme.SKY] * len(names))
 
 
 def _bars(
@@ -149,15 +159,13 @@ def _bars(
     x: alt.X,
     title: str,
     height: int,
-    *,
-    color: str,
+    colors: list[str],
 ) -> alt.Chart:
     table = pd.DataFrame({"name": list(names), "share": values, "text": texts})
     base = alt.Chart(table).encode(y=alt.Y("name:N", title=None, sort=list(names), axis=alt.Axis(labelLimit=420)), x=x)
-    bars, labels = (
-        base.mark_bar(color=color),
-        base.mark_text(align="left", dx=4, color=theme.REFERENCE).encode(text="text:N"),
-    )
+    scale = alt.Scale(domain=list(names), range=colors)
+    bars = base.mark_bar().encode(color=alt.Color("name:N", scale=scale, legend=None))
+    labels = base.mark_text(align="left", dx=4, color=theme.REFERENCE).encode(text="text:N")
     return alt.layer(bars, labels).properties(title=title, height=height)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from bsc_core.figures import lessons, theme
+from bsc_core.figures.batches import plans
 
 
 def drawn(chart) -> dict:
@@ -83,6 +84,13 @@ def test_shares_are_bars_with_their_percentage() -> None:
     figure = drawn(lessons.shares_figure(["hard", "easy"], np.array([0.875, 0.125]), title="t", axis="share"))
     [rows] = figure["datasets"].values()
     assert [row["text"] for row in rows] == ["88%", "12%"]
+
+
+def test_the_bars_of_batch_orders_have_the_colors_of_the_other_figures() -> None:
+    names, colors = ["random", "nearest"], plans.STRATEGY_COLORS
+    chart = lessons.shares_figure(names, np.array([0.2, 0.8]), title="t", axis="share", colors=colors)
+    scale = drawn(chart)["layer"][0]["encoding"]["color"]["scale"]
+    assert scale == {"domain": names, "range": [theme.REFERENCE, theme.HARD_NEGATIVE]}
 
 
 def test_classes_are_all_drawn_in_their_colors() -> None:

@@ -356,7 +356,7 @@ def _closer_negatives() -> Picture:
     orders = list(ORDERS)[1:]
     title, axis = "Possible false negatives", "queries with a closer negative"
     shares = np.array([closer_share(order) for order in orders])
-    figure = figures.shares_figure(orders, shares, title=title, axis=axis)
+    figure = figures.shares_figure(orders, shares, title=title, axis=axis, colors=plan_figures.STRATEGY_COLORS)
     texts = [f"{order} {formatting.percent(share)}" for order, share in zip(orders, shares, strict=True)]
     return _picture("order.closer", figure, f"{title}: {axis}, {', '.join(texts)}.")
 
