@@ -68,6 +68,21 @@ def test_metrics_drawn_together_have_one_name_and_color_and_stay_separate_lines(
     assert len(set(scale["range"])) == 2
 
 
+def test_the_rows_of_a_legend_are_not_wider_than_the_figure() -> None:
+    names = {"weights": [0.1, 0.2], "lower temperature": [0.1, 0.3]}
+    table = lessons.metric_table([0.0, 1.0], names)
+
+    def columns(**settings: bool) -> int:
+        figure = drawn(lessons.metrics_figure(table, 0, title="t", axis="x", value="y", **settings))
+        return next(layer for layer in figure["layer"] if _has_dashes(layer))["encoding"]["color"]["legend"]["columns"]
+
+    assert [columns(), columns(narrow=True)] == [2, 1]
+    wide = lessons.LEGEND
+    assert lessons.legend_columns(["positive", "false negative", "false negative, if excluded"], wide) == 1
+    assert lessons.legend_columns(["MRR", "recall", "before"], wide) == 3
+    assert lessons.legend_columns(["MRR"], wide) == 1
+
+
 def _has_dashes(layer: dict) -> bool:
     return "strokeDash" in layer.get("encoding", {})
 
