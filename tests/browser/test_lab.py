@@ -246,6 +246,7 @@ def test_a_cell_is_pinned_by_click_and_by_keyboard_with_its_formula(visit) -> No
     expect(board.locator(".panel.similarity .cell[data-cell='1,2']")).to_have_attribute("aria-selected", "true")
     page.keyboard.press("Escape")
     expect(board.locator(".cell.pinned")).to_have_count(0)
+    expect(page).not_to_have_url(re.compile("pin="))
 
 
 def test_the_label_of_a_cell_contains_its_marks(visit) -> None:

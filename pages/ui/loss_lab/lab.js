@@ -115,7 +115,7 @@ class Lab {
   pin(cell) {
     this.pinned = isSameCell(cell, this.pinned) ? null : cell;
     this.highlight();
-    this.component.setStateValue("pinned", this.pinned);
+    this.component.setStateValue("pinned", this.pinned ?? []); // null would be the state before the first click
   }
 
   highlight() {
