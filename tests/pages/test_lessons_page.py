@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from bsc_core.lab.lessons import LESSONS
+from bsc_core.lab.lessons import LESSONS, LabLesson
 from bsc_core.lab.settings import LabSettings
 from bsc_core.reproduction.findings import read_findings
 from bsc_core.runs import RunStore
@@ -121,6 +121,14 @@ def test_the_control_of_a_figure_is_locked_until_a_guess(open_lessons: Callable[
     app.radio(key=f"lessons.{slug}.guess").set_value(0).run()
     assert is_usable(app)
     assert is_usable(open_lessons(lesson=slug, done=slug))
+
+
+@pytest.mark.parametrize("slug", [slug for slug, lesson in LESSONS.items() if isinstance(lesson, LabLesson)])
+def test_the_state_of_the_matrices_is_named_before_the_guess(open_lessons: Callable[..., AppTest], slug: str) -> None:
+    before = LESSONS[slug].sentences()["before"]
+    assert before
+    assert before in lesson_text(open_lessons(lesson=slug))
+    assert before not in lesson_text(open_lessons(lesson=slug, guess="1"))
 
 
 @pytest.mark.parametrize("slug", LESSONS)

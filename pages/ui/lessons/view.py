@@ -139,9 +139,13 @@ def is_known(lesson: Lesson) -> bool:
     return st.session_state.get(opened, False) or lesson.slug in _state()["done"]
 
 
-def task(lesson: Lesson) -> None:
-    """Draw what to change in the figure."""
-    st.caption(f":material/touch_app: {_escaped(_texts(lesson.slug)['move'])}")
+def task(lesson: Lesson, *, is_open: bool) -> None:
+    """Draw what to change in the figure, or what it shows before the guess."""
+    texts = _texts(lesson.slug)
+    if is_open:
+        st.caption(f":material/touch_app: {_escaped(texts['move'])}")
+    elif texts["before"]:
+        st.caption(_escaped(texts["before"]))
 
 
 def question(lesson: Lesson) -> bool:
