@@ -631,6 +631,32 @@ def test_the_circles_of_a_lesson_show_the_triplets_that_violate_the_margin(visit
     expect(page.get_by_text("At a margin of 0.01:")).to_be_visible()
 
 
+def test_no_two_points_of_a_pair_overlap_on_the_circle_of_a_lesson(visit) -> None:
+    visit.open("lessons", lesson="temperature", guess="2")
+    player = visit.page.locator(".player")
+    expect(player).to_have_attribute("data-step", "100")
+    for text in ("query (inside)", "document (outside)"):
+        expect(player.locator("figcaption + .legend")).to_contain_text(text)
+    points = player.locator("circle:is(.query, .document)")
+    read = "points => points.map((one) => [one.cx, one.cy, one.r].map((length) => length.baseVal.value))"
+    x, y, radius = np.array(points.evaluate_all(read)).T
+    pairs = len(x) // 2
+    distance = np.hypot(x[:pairs] - x[pairs:], y[:pairs] - y[pairs:])
+    assert (distance > radius[0] + radius[1]).all()
+    assert player.locator("text.name").all_text_contents() == [*map(str, range(1, pairs + 1))] * 2
+
+
+def test_the_points_of_the_triplets_have_numbers_that_do_not_overlap(visit) -> None:
+    visit.open("lessons", lesson="margins", done="margins")
+    circle = visit.page.locator(".triplets figure").first
+    numbers = circle.locator("text")
+    expect(numbers).to_have_text([*map(str, range(1, len(margin_batch()) + 1))] * 2)
+    boxes = [box for one in numbers.all() if (box := one.bounding_box())]
+    tops = [(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2) for box in boxes[len(boxes) // 2 :]]
+    distances = [np.hypot(a[0] - b[0], a[1] - b[1]) for at, a in enumerate(tops) for b in tops[:at]]
+    assert min(distances) > 12, "the numbers of two documents overlap"
+
+
 def test_two_toy_trainings_are_next_to_each_other_and_differ(visit) -> None:
     visit.open("learn", source="circle", watch="bsc", second_loss="mse")
     runs = visit.page.locator(".player .run")
