@@ -249,6 +249,28 @@ def test_a_cell_is_pinned_by_click_and_by_keyboard_with_its_formula(visit) -> No
     expect(page).not_to_have_url(re.compile("pin="))
 
 
+@pytest.mark.parametrize("width", [390, 800, 1440])
+def test_the_card_of_a_cell_covers_no_matrix_and_moves_none(visitor, server, width: int) -> None:
+    visit = visitor(server, viewport={"width": width, "height": 900})
+    visit.open("learn")
+    page, card, cells = visit.page, visit.page.locator(".card"), visit.page.locator(".board .panel.gradient .cell")
+    expect(cells.last).to_have_attribute("aria-label", SOME_NUMBER)
+    boxes = """lab => ["card", "matrix"].map((name) => [...lab.querySelectorAll(`.${name}`)].map((one) => {
+      const { left, top, width, height } = one.getBoundingClientRect(), { x, y } = lab.getBoundingClientRect();
+      return [left - x, top - y, left - x + width, top - y + height];
+    }))"""
+    cells.nth(8).scroll_into_view_if_needed()
+    _, before = page.locator(".lab").evaluate(boxes)
+    cells.nth(8).click()
+    expect(card).to_contain_text("p (document given query)")
+    expect(card).to_be_in_viewport()
+    (shown_card,), after = page.locator(".lab").evaluate(boxes)
+    assert after == before
+    for left, top, right, bottom in after:
+        assert shown_card[2] <= left or right <= shown_card[0] or shown_card[3] <= top or bottom <= shown_card[1]
+    page.wait_for_url("**pin=2-3**")
+
+
 def test_the_label_of_a_cell_contains_its_marks(visit) -> None:
     visit.open("learn", preset="repeats", mask="self", mask_margin="0.3")
     board, result = visit.page.locator(".board"), explain_batch(preset_batch("repeats"), mask="self", mask_margin=0.3)
