@@ -16,8 +16,7 @@ with reading:
     view.heading(lesson)
     is_open = view.question(lesson) or view.is_known(lesson)
 with figure:
-    if is_open:
-        view.task(lesson)
+    view.task(lesson, is_open=is_open)
     if is_open or not lesson.figure_after_guess:
         figures.draw(lesson, view.key(lesson, "picture"), locked=not is_open)
     else:

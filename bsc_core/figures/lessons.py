@@ -17,7 +17,9 @@ PAIR_COLORS = {"positive": theme.POSITIVE, "false negative": theme.FALSE_NEGATIV
 NEGATIVE_COLORS = (theme.FALSE_NEGATIVE, theme.HARD_NEGATIVE, theme.REFERENCE)
 CLASS_COLORS = {"entailment": theme.POSITIVE, "neutral": theme.REFERENCE, "contradiction": theme.HARD_NEGATIVE}
 MAX_MARKED = 30  # points up to which lines have markers
-SHORT_NAME = 8  # characters of a name in a legend
+SYMBOL = 5  # width in characters of a symbol of a legend
+LEGEND, NARROW_LEGEND = 42, 31  # width in characters of a row of a legend; narrow: of a figure next to another
+MAX_COLUMNS = 3  # of a legend
 MANY = 400  # values above which marks are thin, so that they do not cover each other
 MAX_TICKS = 10  # values of a logarithmic setting up to which each has a tick
 
@@ -52,6 +54,7 @@ def metrics_figure(
     height: int = 280,
     together: str | None = None,
     single: tuple[str, str] | None = None,
+    narrow: bool = False,
 ) -> alt.LayerChart:
     """Plot metrics (output of `metric_table`) over a setting, with a vertical rule at its selected value.
 
@@ -68,6 +71,7 @@ def metrics_figure(
         height: Height in pixels.
         together: Name in the legend of all metrics, drawn in one color; None gives each its own name and color.
         single: Metric that is not drawn together with the others, and its name in the legend.
+        narrow: Whether the figure is next to another, so that the rows of its legend are shorter.
     """
     scale = alt.Scale(type="log" if logarithmic else "linear", nice=False)
     settings = list(dict.fromkeys(table["setting"]))
@@ -85,7 +89,7 @@ def metrics_figure(
     x = alt.X("setting:Q", title=axis, scale=scale, **ticks)
     least = float(min(table["low"].min(), *(baseline[1] if baseline else []), lowest))
     most = {"domainMax": 1.0} if value_format == "%" else {}
-    y_axis = alt.Axis(format=value_format, tickCount=5)
+    y_axis = alt.Axis(format=value_format, tickCount=3 if narrow else 5)  # a legend with more rows is higher
     base = alt.Chart(table).encode(
         x=x,
         y=alt.Y("value:Q", title=value, axis=y_axis, scale=alt.Scale(domainMin=least, **most)),
@@ -99,10 +103,9 @@ def metrics_figure(
     ]
     if baseline is not None:
         names, colors = [*names, baseline[0]], [*colors, theme.REFERENCE]
-    in_row = 3 if max(map(len, names)) <= SHORT_NAME else 2  # narrow windows cut a longer row
-    columns = {"columns": in_row} if len(names) > in_row else {}
+    columns = legend_columns(names, NARROW_LEGEND if narrow else LEGEND)
     legend = alt.Legend(
-        orient="top", title=None, symbolType="stroke", symbolOpacity=1, symbolSize=500, labelLimit=0, **columns
+        orient="top", title=None, symbolType="stroke", symbolOpacity=1, symbolSize=500, labelLimit=0, columns=columns
     )
     channels = theme.series("series", names, colors, legend)
     layers: list[alt.Chart] = []
@@ -128,18 +131,40 @@ def metrics_figure(
     return alt.layer(*layers).properties(title=title, height=height)
 
 
+def legend_columns(names: Sequence[str], width: int) -> int:
+    """Return the number of columns of a legend whose rows are at most `width` characters wide.
+
+    Names fill the rows from left to right; a column is as wide as its longest name.
+    """
+
+    def row(columns: int) -> int:
+        return sum(SYMBOL + max(map(len, names[start::columns])) for start in range(columns))
+
+    return next((one for one in range(min(MAX_COLUMNS, len(names)), 1, -1) if row(one) <= width), 1)
+
+
 def shares_figure(
-    names: Sequence[str], shares: NDArray[np.floating], *, title: str, axis: str, height: int = 280
+    names: Sequence[str],
+    shares: NDArray[np.floating],
+    *,
+    title: str,
+    axis: str,
+    height: int = 280,
+    colors: Mapping[str, str] | None = None,
 ) -> alt.Chart:
-    """Plot shares (N,) in [0, 1] as bars in the given order, each with its percentage."""
+    """Plot shares (N,) in [0, 1] as bars in the given order, each with its percentage.
+
+    colors: color of each name; None for bars in the color of hard negatives.
+    """
     x = alt.X("share:Q", title=axis, scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="%"))
-    return _bars(names, shares, [f"{share:.0%}" for share in shares], x, title, height, color=theme.HARD_NEGATIVE)
+    texts, of_name = [f"{share:.0%}" for share in shares], colors or {}
+    return _bars(names, shares, texts, x, title, height, [of_name.get(name, theme.HARD_NEGATIVE) for name in names])
 
 
 def sums_figure(names: Sequence[str], sums: Sequence[float], *, title: str, axis: str, height: int = 120) -> alt.Chart:
     """Plot sums (N,) as bars in the given order, each with its value."""
     x = alt.X("share:Q", title=axis)
-    return _bars(names, sums, [f"{one:.2f}" for one in sums], x, title, height, color=theme.SKY)
+    return _bars(names, sums, [f"{one:.2f}" for one in sums], x, title, height, [theme.SKY] * len(names))
 
 
 def _bars(
@@ -149,15 +174,13 @@ def _bars(
     x: alt.X,
     title: str,
     height: int,
-    *,
-    color: str,
+    colors: list[str],
 ) -> alt.Chart:
     table = pd.DataFrame({"name": list(names), "share": values, "text": texts})
     base = alt.Chart(table).encode(y=alt.Y("name:N", title=None, sort=list(names), axis=alt.Axis(labelLimit=420)), x=x)
-    bars, labels = (
-        base.mark_bar(color=color),
-        base.mark_text(align="left", dx=4, color=theme.REFERENCE).encode(text="text:N"),
-    )
+    scale = alt.Scale(domain=list(names), range=colors)
+    bars = base.mark_bar().encode(color=alt.Color("name:N", scale=scale, legend=None))
+    labels = base.mark_text(align="left", dx=4, color=theme.REFERENCE).encode(text="text:N")
     return alt.layer(bars, labels).properties(title=title, height=height)
 
 

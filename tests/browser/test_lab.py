@@ -246,6 +246,29 @@ def test_a_cell_is_pinned_by_click_and_by_keyboard_with_its_formula(visit) -> No
     expect(board.locator(".panel.similarity .cell[data-cell='1,2']")).to_have_attribute("aria-selected", "true")
     page.keyboard.press("Escape")
     expect(board.locator(".cell.pinned")).to_have_count(0)
+    expect(page).not_to_have_url(re.compile("pin="))
+
+
+@pytest.mark.parametrize("width", [390, 800, 1440])
+def test_the_card_of_a_cell_covers_no_matrix_and_moves_none(visitor, server, width: int) -> None:
+    visit = visitor(server, viewport={"width": width, "height": 900})
+    visit.open("learn")
+    page, card, cells = visit.page, visit.page.locator(".card"), visit.page.locator(".board .panel.gradient .cell")
+    expect(cells.last).to_have_attribute("aria-label", SOME_NUMBER)
+    boxes = """lab => ["card", "matrix"].map((name) => [...lab.querySelectorAll(`.${name}`)].map((one) => {
+      const { left, top, width, height } = one.getBoundingClientRect(), { x, y } = lab.getBoundingClientRect();
+      return [left - x, top - y, left - x + width, top - y + height];
+    }))"""
+    cells.nth(8).scroll_into_view_if_needed()
+    _, before = page.locator(".lab").evaluate(boxes)
+    cells.nth(8).click()
+    expect(card).to_contain_text("p (document given query)")
+    expect(card).to_be_in_viewport()
+    (shown_card,), after = page.locator(".lab").evaluate(boxes)
+    assert after == before
+    for left, top, right, bottom in after:
+        assert shown_card[2] <= left or right <= shown_card[0] or shown_card[3] <= top or bottom <= shown_card[1]
+    page.wait_for_url("**pin=2-3**")
 
 
 def test_the_label_of_a_cell_contains_its_marks(visit) -> None:
@@ -628,6 +651,32 @@ def test_the_circles_of_a_lesson_show_the_triplets_that_violate_the_margin(visit
         assert loss == pytest.approx(triplet_loss(batch, margin), abs=1e-6)
     expect(page).to_have_url(re.compile("at=0.01"))
     expect(page.get_by_text("At a margin of 0.01:")).to_be_visible()
+
+
+def test_no_two_points_of_a_pair_overlap_on_the_circle_of_a_lesson(visit) -> None:
+    visit.open("lessons", lesson="temperature", guess="2")
+    player = visit.page.locator(".player")
+    expect(player).to_have_attribute("data-step", "100")
+    for text in ("query (inside)", "document (outside)"):
+        expect(player.locator("figcaption + .legend")).to_contain_text(text)
+    points = player.locator("circle:is(.query, .document)")
+    read = "points => points.map((one) => [one.cx, one.cy, one.r].map((length) => length.baseVal.value))"
+    x, y, radius = np.array(points.evaluate_all(read)).T
+    pairs = len(x) // 2
+    distance = np.hypot(x[:pairs] - x[pairs:], y[:pairs] - y[pairs:])
+    assert (distance > radius[0] + radius[1]).all()
+    assert player.locator("text.name").all_text_contents() == [*map(str, range(1, pairs + 1))] * 2
+
+
+def test_the_points_of_the_triplets_have_numbers_that_do_not_overlap(visit) -> None:
+    visit.open("lessons", lesson="margins", done="margins")
+    circle = visit.page.locator(".triplets figure").first
+    numbers = circle.locator("text")
+    expect(numbers).to_have_text([*map(str, range(1, len(margin_batch()) + 1))] * 2)
+    boxes = [box for one in numbers.all() if (box := one.bounding_box())]
+    tops = [(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2) for box in boxes[len(boxes) // 2 :]]
+    distances = [np.hypot(a[0] - b[0], a[1] - b[1]) for at, a in enumerate(tops) for b in tops[:at]]
+    assert min(distances) > 12, "the numbers of two documents overlap"
 
 
 def test_two_toy_trainings_are_next_to_each_other_and_differ(visit) -> None:

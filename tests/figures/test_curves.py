@@ -272,3 +272,21 @@ def test_the_merge_curve_shows_target_and_general_score_and_a_rule_at_alpha() ->
     assert "[{'alpha': 0.5}]" in text
     without = [point | {"general_score": None} for point in points]
     assert "'run': 'general score'" not in str(curves.merge_curve(without, "mrr", 0.5).to_dict())
+
+
+def test_the_axis_of_a_constant_metric_has_a_range_around_it() -> None:
+    def domain(values: list[float], view: curves.CurveView = curves.DEFAULT_VIEW) -> list[float] | None:
+        rows = [{"kind": "evaluation", "epoch": epoch, "dev": {"mrr": value}} for epoch, value in enumerate(values)]
+        scales = [
+            layer["encoding"]["y"]["scale"]
+            for layer in curves.metric_curve({"a": [rows]}, "mrr", view).to_dict()["layer"]
+            if "scale" in layer["encoding"]["y"]
+        ]
+        assert len(scales) == 1
+        return scales[0].get("domain")
+
+    for view in (curves.DEFAULT_VIEW, curves.CurveView(log=True)):
+        assert domain([5 / 12, 5 / 12 + 1e-12], view) == pytest.approx([0.375, 0.458], abs=1e-3)
+        assert domain([0.4, 0.5], view) is None
+    assert domain([1.0, 1.0]) == [0.9, 1.0]
+    assert domain([0.0, 0.0]) == [0.0, 1.0]

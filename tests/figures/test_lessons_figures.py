@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from bsc_core.figures import lessons, theme
+from bsc_core.figures.batches import plans
 
 
 def drawn(chart) -> dict:
@@ -67,6 +68,21 @@ def test_metrics_drawn_together_have_one_name_and_color_and_stay_separate_lines(
     assert len(set(scale["range"])) == 2
 
 
+def test_the_rows_of_a_legend_are_not_wider_than_the_figure() -> None:
+    names = {"weights": [0.1, 0.2], "lower temperature": [0.1, 0.3]}
+    table = lessons.metric_table([0.0, 1.0], names)
+
+    def columns(**settings: bool) -> int:
+        figure = drawn(lessons.metrics_figure(table, 0, title="t", axis="x", value="y", **settings))
+        return next(layer for layer in figure["layer"] if _has_dashes(layer))["encoding"]["color"]["legend"]["columns"]
+
+    assert [columns(), columns(narrow=True)] == [2, 1]
+    wide = lessons.LEGEND
+    assert lessons.legend_columns(["positive", "false negative", "false negative, if excluded"], wide) == 1
+    assert lessons.legend_columns(["MRR", "recall", "before"], wide) == 3
+    assert lessons.legend_columns(["MRR"], wide) == 1
+
+
 def _has_dashes(layer: dict) -> bool:
     return "strokeDash" in layer.get("encoding", {})
 
@@ -83,6 +99,13 @@ def test_shares_are_bars_with_their_percentage() -> None:
     figure = drawn(lessons.shares_figure(["hard", "easy"], np.array([0.875, 0.125]), title="t", axis="share"))
     [rows] = figure["datasets"].values()
     assert [row["text"] for row in rows] == ["88%", "12%"]
+
+
+def test_the_bars_of_batch_orders_have_the_colors_of_the_other_figures() -> None:
+    names, colors = ["random", "nearest"], plans.STRATEGY_COLORS
+    chart = lessons.shares_figure(names, np.array([0.2, 0.8]), title="t", axis="share", colors=colors)
+    scale = drawn(chart)["layer"][0]["encoding"]["color"]["scale"]
+    assert scale == {"domain": names, "range": [theme.REFERENCE, theme.HARD_NEGATIVE]}
 
 
 def test_classes_are_all_drawn_in_their_colors() -> None:

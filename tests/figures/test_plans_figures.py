@@ -92,6 +92,12 @@ def test_undefined_values_are_omitted_from_a_line() -> None:
     assert figure["encoding"]["y"]["axis"]["format"] == "%"
 
 
+def test_the_axis_of_equal_values_has_a_range_around_them() -> None:
+    table = pd.DataFrame({"series": ["random"] * 3, "epoch": [1, 2, 3], "value": [1.0, np.nan, 1.0]})
+    figure = plans.epoch_figure(table, value="groups intact", percent=True).to_dict()
+    assert figure["encoding"]["y"]["scale"]["domain"] == [0.9, 1.0]
+
+
 def test_each_series_has_the_color_of_its_strategy() -> None:
     table = pd.DataFrame({"series": ["random", "this run, after training"], "epoch": [1, 1], "value": [0.1, 0.2]})
     scale = plans.epoch_figure(table, value="x", percent=False).to_dict()["encoding"]["color"]["scale"]

@@ -89,7 +89,7 @@ from bsc_core.reproduction import claims
 from bsc_core.reproduction.findings import read_findings
 
 ONE_DIRECTION = LabSettings(symmetric=False).config()
-SENTENCES = ("claim", "move", "question", "answer", "practice")
+SENTENCES = ("claim", "before", "move", "question", "answer", "practice")
 
 
 def templates(slug: str) -> list[str]:

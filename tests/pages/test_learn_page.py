@@ -19,7 +19,7 @@ from bsc_core.lab.toy_training import train_points
 from bsc_core.runs import RunStore
 from pages.ui.components import display
 from pages.ui.loss_lab import view
-from pages.ui.loss_lab.browser import packed_batch
+from pages.ui.loss_lab.browser import LabState, _browser_state, packed_batch
 from tests.helpers.pages import click, open_page, open_page_in_app, page_text
 
 
@@ -123,6 +123,20 @@ def test_the_state_is_in_the_url(lab: Callable[..., AppTest]) -> None:
     assert app.query_params["seed"] in ("7", ["7"])
     assert app.query_params["pairs"] in ("5", ["5"])
     assert app.query_params["temperature"] in ("0.5", ["0.5"])
+
+
+def test_the_pinned_cell_of_a_link_stays_in_the_url(lab: Callable[..., AppTest]) -> None:
+    app = lab(preset="easy", pin="2-3")
+    for _ in range(2):
+        assert app.query_params["pin"] in ("2-3", ["2-3"])
+        app.run()
+    assert "pin" not in lab(source="circle", pairs="4", pin="2-9").query_params
+
+
+@pytest.mark.parametrize(("sent", "pinned"), [(None, (0, 1)), ([], None), ([1, 2], (1, 2)), ([1, 99], None)])
+def test_the_browser_reports_the_pinned_cell_after_a_click(sent: object, pinned: tuple[int, int] | None) -> None:
+    start = LabState(LabSettings(), None, (0, 1))
+    assert _browser_state({"pinned": sent}, start, circle_batch()).pinned == pinned
 
 
 def test_toy_training_is_in_the_url(lab: Callable[..., AppTest]) -> None:

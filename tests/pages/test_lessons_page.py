@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from bsc_core.lab.lessons import LESSONS
+from bsc_core.lab.lessons import LESSONS, LabLesson
 from bsc_core.lab.settings import LabSettings
 from bsc_core.reproduction.findings import read_findings
 from bsc_core.runs import RunStore
@@ -123,6 +123,14 @@ def test_the_control_of_a_figure_is_locked_until_a_guess(open_lessons: Callable[
     assert is_usable(open_lessons(lesson=slug, done=slug))
 
 
+@pytest.mark.parametrize("slug", [slug for slug, lesson in LESSONS.items() if isinstance(lesson, LabLesson)])
+def test_the_state_of_the_matrices_is_named_before_the_guess(open_lessons: Callable[..., AppTest], slug: str) -> None:
+    before = LESSONS[slug].sentences()["before"]
+    assert before
+    assert before in lesson_text(open_lessons(lesson=slug))
+    assert before not in lesson_text(open_lessons(lesson=slug, guess="1"))
+
+
 @pytest.mark.parametrize("slug", LESSONS)
 def test_the_findings_of_a_lesson_are_linked_after_the_guess(open_lessons: Callable[..., AppTest], slug: str) -> None:
     app = open_lessons(lesson=slug, guess="1")
@@ -185,7 +193,8 @@ def test_progress_is_in_the_link(open_lessons: Callable[..., AppTest]) -> None:
     app = open_lessons(lesson="margins", done="temperature,duplicates,nonsense", missed="duplicates,margins", at="1")
     assert f"2 of {len(LESSONS)} completed, 1 correct on the first attempt" in app.get("button_group")[0].proto.label
     options = [option.content for option in app.get("button_group")[0].proto.options]
-    assert [options[1], options[5]] == ["2 Temperature \N{CHECK MARK}", "6 False negatives \N{MULTIPLICATION X}"]
+    assert [options[1], options[5]] == ["2 Temperature \N{CHECK MARK}", "6 False negatives \N{BULLET}"]
+    assert "\N{BULLET} completed, but incorrect on the first attempt" in app.get("button_group")[0].proto.help
     assert options[8] == "9 Margins"
     assert "At a margin of 1:" in lesson_text(app)
     assert "All lessons completed" not in lesson_text(app)

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bsc_core.figures import theme
+from bsc_core.figures import axes, theme
 
 POSITIVES = "positive"
 HARDEST_TITLE = "cosine to the hardest negative"
@@ -166,12 +166,13 @@ def epoch_figure(table: pd.DataFrame, *, value: str, percent: bool, run_color: s
         run_color: color of the series that are no strategies: the plans of a run, evaluated with its models.
     """
     axis = alt.Axis(format="%" if percent else "~g", tickCount=5)
+    table = table[table["value"].notna()]
     return (
-        alt.Chart(table[table["value"].notna()], height=HEIGHT)
+        alt.Chart(table, height=HEIGHT)
         .mark_line(strokeWidth=2, point=alt.OverlayMarkDef(size=45, filled=True))
         .encode(
             x=alt.X("epoch:Q", title="epoch", axis=alt.Axis(tickMinStep=1, format=",d", grid=False)),
-            y=alt.Y("value:Q", title=value, axis=axis, scale=alt.Scale(zero=False, nice=True)),
+            y=alt.Y("value:Q", title=value, axis=axis, scale=axes.value_scale(table["value"])),
             tooltip=["series:N", "epoch:Q", alt.Tooltip("value:Q", title=value, format=".1%" if percent else ",.4~g")],
             **_channels("series", list(dict.fromkeys(table["series"])), run_color),
         )

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import altair as alt
 
-from bsc_core.figures import theme
+from bsc_core.figures import axes, theme
 
 LEGEND = {"orient": "bottom", "title": None, "labelLimit": 320, "symbolType": "stroke", "symbolStrokeWidth": 3}
 
@@ -67,12 +67,13 @@ def hit_curve(models: Mapping[str, Mapping[str, float | None]], *, colors: Seque
         models: model name to metrics such as {"has_positive@1": 0.61}.
         colors: one per model.
     """
+    rows = hits(models)
     return (
-        alt.Chart(alt.Data(values=hits(models)), height=360, title="Queries with a relevant document in the top k")
+        alt.Chart(alt.Data(values=rows), height=360, title="Queries with a relevant document in the top k")
         .mark_line(strokeWidth=2, point=alt.OverlayMarkDef(size=50, filled=True))
         .encode(
             x=alt.X("k:O", title="k", axis=alt.Axis(labelAngle=0)),
-            y=alt.Y("value:Q", title="HasPositive@k", scale=alt.Scale(zero=False)),
+            y=alt.Y("value:Q", title="HasPositive@k", scale=axes.value_scale(row["value"] for row in rows)),
             tooltip=["model:N", "k:O", alt.Tooltip("value:Q", format=".3f")],
             **theme.series("model", list(models), colors, alt.Legend(**LEGEND)),
         )

@@ -12,7 +12,7 @@ import altair as alt
 import numpy as np
 
 from bsc_core import formatting
-from bsc_core.figures import theme
+from bsc_core.figures import axes, theme
 
 MetricRows = Sequence[Mapping[str, Any]]
 Points = list[dict[str, Any]]
@@ -360,7 +360,10 @@ def lines(
     )
     channels = theme.series("run", names, colors, legend if len(names) > 1 else None)
     positive = all(point.get(key, 1) > 0 for point in table for key in ("value", "low", "raw"))
-    scale = alt.Scale(type="log", nice=False) if log_value and positive else alt.Scale(zero=False, nice=True)
+    shown = [point.get(key) for point in table for key in ("value", "low", "high", "raw")]
+    scale = axes.value_scale([*shown, baseline, *(bar[1:] if bar is not None else ())])
+    if log_value and positive and scale.domain is alt.Undefined:
+        scale = alt.Scale(type="log", nice=False)
     axis = alt.Axis(labelExpr=LABEL, tickCount=5)
     x_scale = alt.Scale(type="log", base=2, nice=False) if log else alt.Undefined
     if bar is not None:

@@ -20,8 +20,9 @@ class Lesson:
     """One claim, one control, one question with an answer.
 
     title: two to four words that do not give the answer away.
-    claim, move, question, options, answer, practice: texts whose {placeholders} `facts` fills; they contain no literal
-    numbers. practice: what follows for a run.
+    claim, before, move, question, options, answer, practice: texts whose {placeholders} `facts` fills; they contain no
+    literal numbers. before: what the figure shows before the guess; empty if its caption says so or it appears after
+    the guess. practice: what follows for a run.
     correct: index of the right option. replies: for each option, why it is wrong; empty for the right one. terms: names
     of the glossary. link: URL parameters that open the same batch in the loss lab; empty where it lacks the control.
     figure_after_guess: whether the figure shows the answer. findings: the claims on the Findings page that test on real
@@ -41,6 +42,7 @@ class Lesson:
     answer: str
     practice: str
     terms: tuple[str, ...]
+    before: str = field(default="", kw_only=True)
     link: Mapping[str, str] = field(default_factory=dict, kw_only=True)
     figure_after_guess: bool = field(default=False, kw_only=True)
     findings: tuple[str, ...] = field(default=(), kw_only=True)
@@ -56,7 +58,7 @@ class Lesson:
         Options, replies and cells of the table are `option 0`, `reply 0`, `cell 0 0` and so on.
         """
         facts = dict(self.facts())
-        texts = {name: getattr(self, name) for name in ("claim", "move", "question", "answer", "practice")}
+        texts = {name: getattr(self, name) for name in ("claim", "before", "move", "question", "answer", "practice")}
         texts |= {f"option {number}": option for number, option in enumerate(self.options)}
         texts |= {f"reply {number}": reply for number, reply in enumerate(self.replies)}
         for row, cells in enumerate(self.table):

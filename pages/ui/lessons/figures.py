@@ -356,7 +356,7 @@ def _closer_negatives() -> Picture:
     orders = list(ORDERS)[1:]
     title, axis = "Possible false negatives", "queries with a closer negative"
     shares = np.array([closer_share(order) for order in orders])
-    figure = figures.shares_figure(orders, shares, title=title, axis=axis)
+    figure = figures.shares_figure(orders, shares, title=title, axis=axis, colors=plan_figures.STRATEGY_COLORS)
     texts = [f"{order} {formatting.percent(share)}" for order, share in zip(orders, shares, strict=True)]
     return _picture("order.closer", figure, f"{title}: {axis}, {', '.join(texts)}.")
 
@@ -423,7 +423,9 @@ def _sums(mu: float) -> tuple[list[Picture], str]:
         list(MUS), {"MRR": [[one.mrr for one in graded_results(value, held_out=True)] for value in MUS]}
     )
     title, before = "Ranking of held-out queries", (BEFORE, [graded_results(None, held_out=True)[0].mrr] * len(MUS))
-    figure = figures.metrics_figure(table, mu, title=title, axis="weight of BSC (mu)", value="MRR", baseline=before)
+    figure = figures.metrics_figure(
+        table, mu, title=title, axis="weight of BSC (mu)", value="MRR", baseline=before, narrow=True
+    )
     pictures = [_picture("mu.mrr", figure, f"{title} by mu.", table)]
     title, alt = "Grades of training pairs, one subset", "Cosine of each training pair after training, over its grade."
     pictures.append(_picture("mu.grades", figures.grades_figure(grades[trained], cosines[trained], title=title), alt))
@@ -485,7 +487,7 @@ def _circles(key: str, start: float) -> float:
 @computed_once
 def _active_triplets(margin: float) -> tuple[list[Picture], str]:
     batch = margin_batch()
-    names = {"cosine": "cosine", "euclidean": f"Euclidean, vectors of length {LENGTH:g}"}
+    names = {"cosine": "cosine", "euclidean": f"Euclidean, length {LENGTH:g}"}
     shares = {names[distance]: [active_share(batch, value, distance) for value in GRID] for distance in DISTANCES}
     table = figures.metric_table(list(GRID), shares)
     title, value = "Triplets that violate the margin", "share of the triplets"
@@ -522,6 +524,7 @@ def _cosines_by_class(mix: float) -> tuple[list[Picture], str]:
         value="share of the premises",
         value_format="%",
         baseline=("held-out, before", [untrained["held-out"]] * len(MIXES)),
+        narrow=True,
     )
     picture = _picture("classes.nearest", figure, "Share of premises by the weight of SCL.", table)
     first = class_results(mix, held_out=False)[0]
@@ -586,6 +589,7 @@ def _shares_by_strength(strength: float) -> tuple[list[Picture], str, str]:
         value_format="%",
         height=ABOVE,
         together="each query",
+        narrow=True,
     )
     means = shares[STRENGTHS.index(strength)].mean(axis=1)
     texts = [f"{name} {formatting.percent(share)}" for name, share in zip(RANKS, means, strict=True)]
@@ -598,7 +602,7 @@ def _shares_by_strength(strength: float) -> tuple[list[Picture], str, str]:
     }
     table = figures.metric_table(STRENGTHS, means_by_kind)
     title = "Probability of the positive"
-    figure = figures.metrics_figure(table, strength, title=title, axis=axis, value="probability")
+    figure = figures.metrics_figure(table, strength, title=title, axis=axis, value="probability", narrow=True)
     probability = f"{own.mean():.2f}" if own.mean() >= LEAST_PROBABILITY else f"below {LEAST_PROBABILITY:g}"
     compared = (
         "Lower temperature: without weights, at the temperature that gives the negatives the same shares, here "
@@ -648,6 +652,7 @@ def _cut_vectors(dimensions: int) -> tuple[list[Picture], str]:
             value="MRR",
             baseline=(BEFORE, mrr[BEFORE].mean(axis=1).tolist()),
             logarithmic=True,
+            narrow=True,
         )
         pictures.append(_picture(f"dimensions.{side}", figure, f"MRR by dimensions, {side}.", table))
         row = DIMENSIONS.index(dimensions)
@@ -711,7 +716,7 @@ def _pulls_by_prior(prior: float) -> tuple[list[Picture], str]:
         title=title,
         axis="debiased prior",
         value="gradient",
-        baseline=("decoupled loss, without a prior", decoupled),
+        baseline=("decoupled, no prior", decoupled),
         together="other queries",
         single=(names[hardest], f"query {hardest + 1}"),
     )

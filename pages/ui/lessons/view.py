@@ -17,6 +17,8 @@ STATE = ("lesson", "done", "missed", "guess")
 PARAMETERS = (*STATE, "answer")  # `answer` is of an earlier version
 FIRST = next(iter(LESSONS))
 STORED = f"{PAGE}.stored"  # session key
+CORRECT = "\N{CHECK MARK}"  # mark of a lesson that was correct on the first attempt
+MISSED = "\N{BULLET}"  # completed, but incorrect on the first attempt; a cross would look like a button
 # The list has two rows, also with the marks; the figure remains visible while a longer text is scrolled.
 STYLE = """<style>
 .st-key-lessons-cards button { padding-inline: 0.5rem; }
@@ -98,7 +100,7 @@ def select() -> Lesson:
     forget = state.pop("forget", False)
     lesson_progress(state["done"], state["missed"], forget=forget, key=STORED, on_stored=_use_stored_progress)
     slugs, done, missed = list(LESSONS), state["done"], state["missed"]
-    marks = {slug: "\N{MULTIPLICATION X}" if slug in missed else "\N{CHECK MARK}" for slug in done}
+    marks = {slug: MISSED if slug in missed else CORRECT for slug in done}
     right = f", {len(done) - len(missed)} correct on the first attempt" if done else ""
     st.session_state[f"{PAGE}.cards"] = state["lesson"]
     st.html(STYLE)
@@ -108,8 +110,8 @@ def select() -> Lesson:
         format_func=lambda slug: f"{slugs.index(slug) + 1} {LESSONS[slug].title} {marks.get(slug, '')}".strip(),
         key=f"{PAGE}.cards",
         required=True,
-        help="Check mark: correct on the first attempt. Cross: incorrect on the first attempt. Your progress is stored "
-        "in this browser and in the address of this page.",
+        help=f"{CORRECT} correct on the first attempt, {MISSED} completed, but incorrect on the first attempt. Your "
+        "progress is stored in this browser and in the address of this page.",
         on_change=lambda: _open(st.session_state[f"{PAGE}.cards"]),
     )
     return LESSONS[selected]
@@ -137,9 +139,13 @@ def is_known(lesson: Lesson) -> bool:
     return st.session_state.get(opened, False) or lesson.slug in _state()["done"]
 
 
-def task(lesson: Lesson) -> None:
-    """Draw what to change in the figure."""
-    st.caption(f":material/touch_app: {_escaped(_texts(lesson.slug)['move'])}")
+def task(lesson: Lesson, *, is_open: bool) -> None:
+    """Draw what to change in the figure, or what it shows before the guess."""
+    texts = _texts(lesson.slug)
+    if is_open:
+        st.caption(f":material/touch_app: {_escaped(texts['move'])}")
+    elif texts["before"]:
+        st.caption(_escaped(texts["before"]))
 
 
 def question(lesson: Lesson) -> bool:

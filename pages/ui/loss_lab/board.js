@@ -82,11 +82,12 @@ class Board {
     const kinds = { similarity: "similarity", softmax: "probability", gradient: "gradient" }, names = this.lab.panels;
     const panels = Object.fromEntries(names.map((name, index) =>
       [name, new Panel(kinds[name], this.lab, !index, side || undefined)]));
-    const root = element("div", { class: names.length === 2 ? "panels two" : "panels", "data-side": side },
-      ...Object.values(panels).map((panel) => panel.root));
-    root.style.setProperty("--size", this.lab.batch.queries.length);
-    root.style.setProperty("--panels", names.length);
-    return { side, panels, root };
+    const slot = () => element("div", { class: "slot" }); // a reserved area for the card of a cell
+    const grid = element("div", { class: names.length === 2 ? "panels two" : "panels", "data-side": side },
+      ...Object.values(panels).flatMap((panel, index) => (index ? [slot(), panel.root] : [panel.root])));
+    grid.style.setProperty("--size", this.lab.batch.queries.length);
+    grid.style.setProperty("--panels", names.length);
+    return { side, panels, root: element("div", { class: "group" }, grid, slot()) };
   }
 
   // The groups of panels that are shown.

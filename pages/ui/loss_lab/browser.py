@@ -105,7 +105,8 @@ def packed_batch(batch: LabBatch) -> dict[str, Any]:
 def _browser_state(values: Mapping[str, Any], start: LabState, batch: LabBatch) -> LabState:
     """Return the state of the browser; invalid values keep their initial value, as far as the batch allows it."""
     compare = start.compare and _settings(values.get("compare"), start.compare).for_batch(batch)
-    pinned = _cell(values["pinned"], len(batch)) if "pinned" in values else start.pinned
+    pinned = values.get("pinned")  # None before the first click on a cell, [] if no cell is pinned
+    pinned = start.pinned if pinned is None else _cell(pinned, len(batch))
     return LabState(_settings(values.get("settings"), start.settings).for_batch(batch), compare, pinned)
 
 

@@ -1,6 +1,5 @@
 // The loss lab: one board, or two with their differences. The browser draws every change; Python receives the value when a control is released.
 
-const ACTION_BAR = 80; // pixels at the lower edge of the window that the page's buttons cover
 const REFERENCE_TEMPERATURE = 0.1; // the fixed color scale ends at the largest gradient of one direction at this temperature
 
 class Lab {
@@ -10,13 +9,14 @@ class Lab {
     Object.assign(this, data, { all, batch, component, root, pinned: data.pinned ?? null, hovered: null });
     this.shades = Object.fromEntries(Object.entries(data.colors).map(([name, colors]) => [name, shadesOf(colors)]));
     this.boardCells = element("div", { class: "boards" });
-    this.buildBoards();
     this.card = element("aside", { class: "card", "aria-live": "polite" });
+    this.buildBoards();
     this.legend = element("p", { class: "marks" });
     root.picture = () => pictureOf(this.boards); // for the menu of the figure
     root.replaceChildren(...(data.sizes && data.sizes.min < data.sizes.max ? [this.buildSizes()] : []), this.boardCells,
       ...(data.compare ? [this.buildDifferences()] : []),
-      element("div", { class: "below" }, this.card, this.legend));
+      this.legend);
+    new ResizeObserver(() => this.placeCard()).observe(root); // the width decides which slots are visible
   }
 
   buildBoards() {
@@ -60,7 +60,7 @@ class Lab {
   buildDifferences() {
     this.change = new Panel("change", this);
     this.differences = element("div");
-    return element("section", { class: "differs" }, this.differences, this.change.root);
+    return element("section", { class: "differs" }, this.differences, this.change.root, element("div", { class: "slot" }));
   }
 
   update(component) {
@@ -74,6 +74,7 @@ class Lab {
     if (this.change) this.showDifferences();
     this.showLegend();
     this.highlight();
+    if (!this.card.isConnected) this.placeCard(); // other matrices are shown
   }
 
   // Whether the lab shows only one direction: a lesson has no controls before the guess, which the other one would answer.
@@ -97,25 +98,29 @@ class Lab {
   // element: the cell in the document that the pointer is on, or that has the focus.
   hover(cell, element = null) {
     this.hovered = cell;
+    this.hoveredElement = element ?? this.hoveredElement;
     this.highlight();
-    this.placeCard(element);
+    this.placeCard();
   }
 
-  // Moves the card over the matrices, away from the pointer, while its own place is below the window.
-  placeCard(element) {
-    this.card.className = "card";
-    const limit = innerHeight - ACTION_BAR, isBelow = this.card.getBoundingClientRect().bottom > limit;
-    if (!element || !isBelow) return;
-    const lab = this.root.getBoundingClientRect(), pointed = element.getBoundingClientRect();
-    this.card.classList.add("floating", pointed.left < lab.left + lab.width / 2 ? "right" : "left");
-    const [below, above] = [limit - this.card.offsetHeight, pointed.top - this.card.offsetHeight - 8];
-    this.card.style.setProperty("--top", `${(below > pointed.bottom || above < 0 ? below : Math.min(below, above)) - lab.top}px`);
+  // Moves the card to the reserved area of the matrix of its cell. The height of an area is fixed, so no matrix moves.
+  placeCard() {
+    const cells = this.hovered ? [this.hoveredElement] : [this.pinnedElement, this.hoveredElement];
+    const cell = cells.find((one) => one?.isConnected) ?? this.boardCells.querySelector(".cell");
+    const after = (slot) => cell && slot.compareDocumentPosition(cell) & Node.DOCUMENT_POSITION_PRECEDING;
+    const slots = [...this.root.querySelectorAll(".slot")].filter((slot) => getComputedStyle(slot).display !== "none");
+    const slot = slots.find(after) ?? slots.at(-1);
+    if (this.card.parentElement !== slot) slot?.append(this.card);
+    if (this.card.scrollHeight > this.card.clientHeight) this.card.tabIndex = 0; // scrolled with the keyboard
+    else this.card.removeAttribute("tabindex");
   }
 
   pin(cell) {
     this.pinned = isSameCell(cell, this.pinned) ? null : cell;
+    this.pinnedElement = this.hoveredElement;
     this.highlight();
-    this.component.setStateValue("pinned", this.pinned);
+    this.placeCard();
+    this.component.setStateValue("pinned", this.pinned ?? []); // null would be the state before the first click
   }
 
   highlight() {
@@ -133,10 +138,9 @@ class Lab {
     }
     const texts = axesOf(cell[2]).map((kind, axis) =>
       line(kind, element("b", {}, `${cell[axis] + 1}  `), this.batch[`${kind}_texts`][cell[axis]]));
-    this.card.replaceChildren(...texts, ...this.boards.filter((board) => board.has(cell)).flatMap((board) => [
-      line("facts", [board.name, ...board.facts(cell)].filter(Boolean).join("   ")),
-      line("formula", board.formula(cell)),
-    ]));
+    this.card.replaceChildren(element("div", {}, ...texts), ...this.boards.filter((board) => board.has(cell)).map((board) =>
+      element("div", {}, line("facts", [board.name, ...board.facts(cell)].filter(Boolean).join("   ")),
+        line("formula", board.formula(cell)))));
   }
 
   // Lists the marks that occur in this batch.

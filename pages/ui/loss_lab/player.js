@@ -2,6 +2,7 @@
 
 const SIZE = 320, MARGIN = 14, EDGE = 16, CURVE_HEIGHT = 84, TICK_WIDTH = 34, FRAME_MS = 60;
 const ANGLE_STEP = 5; // degrees of an arrow key
+const RING = 0.065; // of the radius: how far queries are inside the circle and documents outside, so that a pair never overlaps
 const range = (count, build) => Array.from({ length: count }, (_, index) => build(index));
 let markers = 0; // each arrow marker needs an id of its own
 const setAll = (node, attributes) => filled(node, attributes, []);
@@ -19,7 +20,8 @@ class RunView {
     this.curves = element("div", { class: "curves" });
     this.buildPlane();
     const views = [
-      figure("Texts, and the direction in which the loss moves them", this.plane),
+      figure(this.data.only_points ? "Synthetic pairs, each with a number" : "Texts, and the direction in which the loss moves them",
+        this.buildKey(), this.plane),
       figure("Cosine of every query (row) with every document (column)", this.buildMatrix(),
         element("p", { class: "legend" }, "\u22121", scale, "1")),
       figure(this.loss.learn_temperature ? "Loss, smallest gap and temperature by step" : "Loss and smallest gap by step", this.curves)];
@@ -42,6 +44,19 @@ class RunView {
   x(value) { return SIZE / 2 + (value / this.extent) * (SIZE / 2 - MARGIN); }
   y(value) { return SIZE / 2 - (value / this.extent) * (SIZE / 2 - MARGIN); }
 
+  // The meaning of the colors of the points.
+  buildKey() {
+    const { circle } = this.data, entries = { query: circle ? "query (inside)" : "query", document: circle ? "document (outside)" : "document" };
+    return element("p", { class: "legend" }, ...Object.entries(entries).map(([mark, label]) =>
+      element("span", {}, element("i", { class: mark }), label)));
+  }
+
+  // The position of a point in the picture; [x, y]: its vector.
+  place(index, [x, y]) {
+    const scale = this.data.circle ? 1 + (index < this.pairs ? -RING : RING) : 1;
+    return [this.x(x * scale), this.y(y * scale)];
+  }
+
   buildPlane() {
     const { pairs } = this, { positive, texts } = this.data, id = `tip${++markers}`;
     const tip = svg("marker", { id, viewBox: "0 0 6 6", refX: 5, refY: 3, markerWidth: 5, markerHeight: 5, orient: "auto" },
@@ -49,7 +64,7 @@ class RunView {
     this.links = range(pairs, (i) => svg("line", { class: positive[i] ? "link" : "link wrong" }));
     this.arrows = range(2 * pairs, () => svg("line", { class: "arrow", "marker-end": `url(#${id})` }));
     this.dots = range(2 * pairs, (i) => {
-      const dot = svg("circle", { r: 6.5, class: i < pairs ? "query" : "document" }, svg("title", {}, texts[i]));
+      const dot = svg("circle", { r: this.data.circle ? 8 : 6.5, class: i < pairs ? "query" : "document" }, svg("title", {}, texts[i]));
       return this.data.circle ? this.draggable(dot, i) : dot;
     });
     this.names = range(2 * pairs, (i) => svg("text", { class: i < pairs ? "name" : "name on-document" }, (i % pairs) + 1));
@@ -133,15 +148,16 @@ class RunView {
 
   show(step) {
     const { pairs } = this, points = this.trace.points[step], moves = this.trace.moves[step];
-    const connect = (line, [x1, y1], [x2, y2]) =>
-      setAll(line, { x1: this.x(x1), y1: this.y(y1), x2: this.x(x2), y2: this.y(y2) });
-    this.links.forEach((link, i) => connect(link, points[i], points[i + pairs]));
+    const connect = (line, [x1, y1], [x2, y2]) => setAll(line, { x1, y1, x2, y2 });
+    const places = points.map((point, i) => this.place(i, point));
+    this.links.forEach((link, i) => connect(link, places[i], places[i + pairs]));
     points.forEach(([x, y], i) => {
-      setAll(this.dots[i], { cx: this.x(x), cy: this.y(y) });
-      setAll(this.names[i], { x: this.x(x), y: this.y(y) + 3 });
+      const [left, top] = places[i];
+      setAll(this.dots[i], { cx: left, cy: top });
+      setAll(this.names[i], { x: left, y: top + (this.data.circle ? 4 : 3) });
       const length = Math.hypot(...moves[i]);
       const factor = length > 1e-4 * this.maxMove ? 0.45 * Math.sqrt(length / this.maxMove) / length : 0;
-      connect(this.arrows[i], [x, y], [x + moves[i][0] * factor, y + moves[i][1] * factor]);
+      connect(this.arrows[i], places[i], this.place(i, [x + moves[i][0] * factor, y + moves[i][1] * factor]));
       this.arrows[i].style.display = factor ? "" : "none";
       if (this.data.circle) this.dots[i].setAttribute("aria-valuenow", this.player.angles[i]);
     });
@@ -203,7 +219,6 @@ class Player {
   buildLegend() {
     const { positive, circle } = this.data;
     const entries = {
-      query: "query", document: "document",
       ...(positive.some(Boolean) && { pair: "positive pair" }),
       ...(!positive.every(Boolean) && { "pair wrong": "negative pair" }),
       move: "direction in which the loss moves a text (longer: stronger)",
