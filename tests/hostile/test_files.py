@@ -470,7 +470,7 @@ CASES: dict[str, tuple[Make, str]] = {
         "may have 2,000,000 cells",
     ),
     "nested_repeated.jsonl.gz": (
-        gzipped(b'{"query": [' + NESTED * 20 + b'[]], "query": "a", "document": "b"}\n', 5),
+        gzipped(b'{"query": [' + NESTED * 20 + b'[]], "query": "a", "document": "b"}\n', 5, level=1),
         "keep the columns of texts, labels and ids",
     ),
     "many_lists.jsonl": (
