@@ -55,7 +55,7 @@ def test_a_group_is_compared_and_the_link_restores_the_view(group, visit, visito
     page = visit.page
     summary = page.get_by_role("heading", name=re.compile("4 of 4 runs done$"))
     expect(summary).to_be_visible()
-    visit.select_option("Run", group[0].id[len("20260101-000000-") :])
+    visit.select_option("Run", short_id(group[0].id))
     expect(summary).to_be_hidden()
     page.go_back()
     expect(summary).to_be_visible()

@@ -242,7 +242,9 @@ def test_every_option_of_a_select_box_has_its_own_label(labels: dict[str, str], 
 @pytest.mark.parametrize(
     ("run_id", "text"),
     [
-        ("20260101-000000-bsc-nearest-9907-012-temperature-0.05-seed-1", "30% · …9907-012"),
+        ("20260101-000000-bsc-nearest-9907-012-temperature-0.05-seed-1", "30% · bsc-neare… 012"),
+        ("20260101-000000-warmup-9907-012-seed-1", "30% · warmup 012"),
+        ("20260101-000000-9907-012-seed-1-ab12", "30% · 9907 012"),
         ("20260101-000000-mse-12ab", "30% · mse-12ab"),
         ("20260101-000000-bsc-nearest-t0.05-12ab", "30% · …t0.05-12ab"),
     ],

@@ -290,7 +290,7 @@ def test_the_best_setting_is_better_only_if_that_is_significant() -> None:
 
 def test_the_curves_of_all_runs_share_one_figure(sweep: list[Run]) -> None:
     titles = figure_titles(open_tab("Curves"))
-    assert titles[-2:] == [f"{name}; best run 0001-003-temperature-0.5-seed-0" for name in ("Loss", "MRR on dev")]
+    assert titles[-2:] == [f"{name}; best run sweep-0001 003 temperature-0.5-seed-0" for name in ("Loss", "MRR on dev")]
 
 
 def test_a_group_without_a_finished_run_is_reported(runs: RunStore, trained: Run) -> None:
