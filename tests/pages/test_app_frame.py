@@ -43,6 +43,7 @@ def test_a_selection_in_the_bar_carries_over_to_the_next_page(runs: RunStore) ->
     app = open_app()
     app.switch_page("pages/data.py").run()
     app.selectbox(key="encoder").select("static").run()
+    assert "Static (fast)" in app.selectbox(key="encoder").options
     app.switch_page("pages/batches.py").run()
     assert app.selectbox(key="encoder").value == "static"
 

@@ -419,7 +419,7 @@ def test_a_table_row_agrees_with_the_verdicts(finished, another, monkeypatch) ->
 
 def test_the_caption_mentions_the_correction(finished, another) -> None:
     another("warm", noise=0.3, learning_rate=0.5)
-    corrected = "corrected for several settings (Holm)"
+    corrected = "p-values are corrected for the number of comparisons (Holm)"
     assert corrected not in page_text(open_page("runs", run=finished.id, compare="warm"))
     another("hot", noise=0.3, learning_rate=0.7)
     assert corrected in page_text(open_page("runs", run=finished.id, compare=["warm", "hot"]))

@@ -23,6 +23,7 @@ ABOUT_SIGNIFICANCE = (
     "interval is from a bootstrap; p is from a permutation test if both have one run, and is corrected for several "
     "settings."
 )
+CORRECTED = "The p-values are corrected for the number of comparisons (Holm)"
 ALL = "runs.compare.all"
 MAX_METRICS = 100  # of a table; each is tested
 
@@ -50,7 +51,7 @@ def draw_intervals(view: ComparisonView) -> None:
     for setting in view.others:
         st.caption(difference_sentence(display.escaped(setting.name), view, verdicts[setting.key]))
     if len(view.others) > 1:
-        st.caption("Corrected: these p-values are corrected for the number of settings that are compared (Holm).")
+        st.caption(f"{CORRECTED}: among many comparisons, some would otherwise appear significant by chance.")
     if others := _other_metrics(view, verdicts):
         st.caption(display.escaped(others))
     if any(_disagrees(comparison, p) for comparison, p in _comparisons(view, view.metric).values()):
@@ -196,9 +197,7 @@ def draw_table(view: ComparisonView) -> None:
     )
     display.csv_button(rows, name="comparison", key="runs.compared.save")
     resampled = "seeds and queries" if any(len(one.runs) > 1 for one in view.evaluated) else "queries"
-    corrected = " The p-values of a row are corrected for several settings (Holm), not for several metrics." * (
-        len(view.others) > 1
-    )
+    corrected = f" {CORRECTED}, but not for the number of metrics." * (len(view.others) > 1)
     seeds = min((len(one.runs) for one in view.evaluated if len(one.runs) > 1), default=FEW_SEEDS)
     few = f" The interval of {seeds} seeds is wide; {FEW_SEEDS} or more are recommended." * (seeds < FEW_SEEDS)
     single = [one.name for one in view.evaluated if len(one.runs) == 1 and one.key != settings.UNTRAINED_KEY]

@@ -25,7 +25,7 @@ from pages.ui.comparison.settings import (
     by_dimension,
     select_view,
 )
-from pages.ui.components import display, url, users
+from pages.ui.components import config_form, display, url, users
 from pages.ui.runs import curve_controls, table
 
 MORE, DIMENSIONS, PART = "runs.compare.more", "runs.compare.dimensions", "runs.compare.part"
@@ -196,7 +196,9 @@ def differences(configs: Mapping[str, Sequence[RunConfig]]) -> list[dict[str, st
 
 def _values(configs: Sequence[Mapping[str, Any]], key: str) -> list[str]:
     """Return the distinct values of a config key, shorter ones first: numbers are sorted."""
-    values = {"not set" if config.get(key) is None else str(config[key]) for config in configs}
+    values = {
+        "not set" if config.get(key) is None else str(config_form.value_title(key, config[key])) for config in configs
+    }
     return sorted(values, key=lambda value: (len(value), value))
 
 

@@ -6,7 +6,6 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from bsc_core.config import RunConfig, SweepConfig, setting_name
-from bsc_core.losses.catalog import CATALOG
 from bsc_core.presets.catalog import FAMILIES, PRESETS, family_of, suggested
 from bsc_core.reproduction.findings import measured_gain
 from pages.ui.components import config_form, data_cache, display, page_layout, url
@@ -113,9 +112,8 @@ def write_link(
     preset = st.session_state[PRESET]
     changed = link.write(config, sweep, preset_values(preset, context), fitting=st.session_state[FITTING])
     if changed:
-        if loss := CATALOG.get(changed.get("loss.name", "")):
-            changed["loss.name"] = loss.title
-        settings = ", ".join(f"{setting_name(key)} = {value}" for key, value in changed.items())
+        titled = {key: config_form.value_title(key, value) for key, value in changed.items()}
+        settings = ", ".join(f"{setting_name(key)} = {value}" for key, value in titled.items())
         cell.caption(f"Changed from the preset: {display.escaped(settings)}")
         sent = page_layout.sent_settings()
         if "batching" in sent and not _is_complete(sent):

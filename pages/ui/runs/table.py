@@ -297,7 +297,7 @@ def _select_runs(ids: list[str]) -> list[str]:
     if not others:
         return [first]
     selected = st.multiselect(  # not bound to the URL, which would have the names that are shown
-        "Compare with",
+        "Runs to compare",
         others,
         key=COMPARE,
         format_func=data_cache.run_names(others).__getitem__,
