@@ -262,6 +262,13 @@ class RunStatus:
         """Completed share of the steps, in [0, 1]; 0 if their number is unknown."""
         return min(1.0, self.step / self.steps) if self.steps else 0.0
 
+    @property
+    def percent(self) -> int:
+        """Completed percentage as pages show it; below 100 until the model is evaluated after the last step."""
+        if self.state == "done":
+            return 100
+        return min(int(100 * self.progress), 100 if self.is_finished else 99)
+
 
 _STATUS: TypeAdapter[RunStatus] = TypeAdapter(RunStatus)
 

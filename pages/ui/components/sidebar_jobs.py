@@ -52,7 +52,7 @@ def _jobs(refreshing: bool) -> None:
     if not active:
         st.caption("No run is active.")
     for run, status in active[:SHOWN]:
-        done = f"{min(99, 100 * status.step // status.steps)}%" if status.steps else status.state
+        done = f"{status.percent}%" if status.steps else status.state
         left = f", {formatting.duration(status.eta_seconds)} left" if status.eta_seconds else ""
         icon = ":material/schedule:" if status.state == "queued" else ":material/progress_activity:"
         about = f"{short_id(run.id)}: {status.state}{left}"

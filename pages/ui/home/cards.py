@@ -162,7 +162,7 @@ def _table_row(run: Run) -> dict[str, Any]:
     return {
         "Run": short_id(run.id),
         "State": status.state,
-        "Progress": 100 if status.state == "done" else int(100 * status.progress),
+        "Progress": status.percent,
         "Time left": left,
         "Best on dev": best,
         "Age": formatting.duration(max(0.0, time.time() - status.created)),

@@ -78,11 +78,11 @@ def _draw_head(run: Run, status: RunStatus) -> None:
             "corpus, so that each query searches more documents."
         )
     if not status.is_finished:
-        activity, progress = status.message or "Starting …", table.progress(status)
+        activity = status.message or "Starting …"
         if status.state == "queued":
             activity = queue.waiting_sentence(run)
-        done = f"{formatting.percent(progress)} of the steps · " if progress else ""
-        st.progress(progress, text=display.escaped(f"{done}{activity}"))
+        done = f"{status.percent}% of the steps · " if status.step else ""
+        st.progress(status.percent, text=display.escaped(f"{done}{activity}"))
         if status.state == "stopping":
             st.caption(stopping_note(run, status))
     if status.state == "stopped" and not run.evaluation("after"):

@@ -375,7 +375,7 @@ def table_row(run: Run) -> dict[str, Any]:
     return {
         "Run": short_id(run.id),
         "State": state,
-        "Progress": 100 if status.state == "done" else int(100 * progress(status)),
+        "Progress": status.percent,
         "Step": step,
         "Time left": formatting.duration(status.eta_seconds) if active else "",
         "Dev by epoch": values if len(values) > 1 else [],
@@ -383,11 +383,6 @@ def table_row(run: Run) -> dict[str, Any]:
         "Group": short_id(status.group) if status.group else "",
         "Age": " ".join(formatting.duration(max(0.0, time.time() - status.created)).split()[:2]),  # its largest unit
     }
-
-
-def progress(status: RunStatus) -> float:
-    """Return the completed share of a run, in [0, 1]; below 1 until the model is evaluated after the last step."""
-    return status.progress if status.is_finished else min(status.progress, 0.99)
 
 
 def continuation(run: Run, status: RunStatus) -> Run | None:
