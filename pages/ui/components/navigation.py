@@ -40,6 +40,7 @@ VALUES = {  # current parameter -> its old values -> current values
         "Win and loss": "Results",
         "Ten sentences": "Similarity of ten sentences",
     },
+    "train.tab": {"Seeds and checkpoints": "Checkpoints"},
     "runs.sweep.part": {"Parallel coordinates": "Metric by setting"},
     "batches.measure": {"groups in a single batch": "groups that are complete in one batch"},
     "embeddings.way": {"Beside": "Side by side", "Moving": "Animated"},
