@@ -123,7 +123,7 @@ def test_an_unreachable_cluster_is_shown_in_the_queue_and_in_the_run(runs: RunSt
     runs.get(waiting[1]).update_status(backend="ray", message=message)
     assert f"{waiting[1]} · {message}" in page_text(open_page("runs"))
     app = open_page("runs", run=waiting[1])
-    assert message in [bar.proto.text for bar in app.get("progress")]
+    assert f"{message} · place 2 of 3 in the queue" in [bar.proto.text for bar in app.get("progress")]
 
 
 def test_a_waiting_run_shows_its_place_in_the_queue(runs: RunStore, waiting: list[str]) -> None:

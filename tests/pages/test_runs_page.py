@@ -16,7 +16,7 @@ from streamlit.testing.v1 import AppTest
 from bsc_core import jobs
 from bsc_core.runs import RESUMED, Run, RunStore, short_id
 from pages.ui.components import display, run_data, url
-from pages.ui.runs import sweep, table
+from pages.ui.runs import actions, sweep, table
 from tests.helpers.pages import figure_titles, open_page, page_text
 
 
@@ -236,10 +236,13 @@ def test_resume_creates_a_new_run(runs: RunStore, trained: Run, monkeypatch: pyt
     run = Run(runs.root / "ended-early")
     shutil.copytree(trained.folder, run.folder)
     run.update_status(state="stopped")
+    jobs.launch(runs, trained.config(), "20260101-000000-waiting-0001")
     app = open_page("runs", run=run.id)
     app.button(key=f"runs.resume.{run.id}").click().run()
     assert not app.exception
     following = [one for one in runs.list() if one.status().resumed_from == run.id]
+    message = f"Resumed as {short_id(following[0].id)}. Resumes after step 6 · place 2 of 2 in the queue."
+    assert app.session_state[actions.RESUMED] == message  # the page that opens shows it
     assert [one.status().state for one in following] == ["queued"]
     assert "■ stopped, resumed" in open_page("runs").dataframe[0].value["State"].tolist()
     shutil.rmtree(run.checkpoints_folder)
