@@ -231,7 +231,7 @@ def _fixed_by_run(name: str, context: dict[str, str]) -> str | None:
         return None
     if config is None:
         return None
-    value = config.encoder.name if name == "encoder" else config.data.train
+    value = config_form.value_title("encoder.name", config.encoder.name) if name == "encoder" else config.data.train
     return Path(value).name if Path(value).is_absolute() else value
 
 
