@@ -40,7 +40,6 @@ def draw(runs: list[Run]) -> None:
 def _draw(runs: list[Run]) -> None:
     with display.show_errors(stop=False):
         view = select_view(runs)
-        _draw_link(runs, view)
         active = [one.name for one in view.settings if not all(run.status().is_finished for run in one.runs)]
         if active:
             st.caption(f"Not finished, so without metrics here: {display.escaped(', '.join(active))}.")
@@ -52,6 +51,7 @@ def _draw(runs: list[Run]) -> None:
         }
         tabs = {title: partial(_draw_parts, draw_parts) for title, draw_parts in parts.items()}
         display.tabs(tabs, view, **url.bound(PART, tabs))
+        _draw_link(runs, view)
 
 
 def _draw_parts(parts: Sequence[Callable[[ComparisonView], None]], view: ComparisonView) -> None:
