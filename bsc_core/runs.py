@@ -37,7 +37,7 @@ from bsc_core.paths import expand
 from bsc_core.types import MAX_DIMENSIONS
 
 _RUN_ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9])?")
-MEMBER = r"[0-9a-f]{4}-\d{3,5}"  # in the id of a run of a group: the last characters of the group, and its number
+_MEMBER = re.compile(r"(?:^|(?<=-))([0-9a-f]{4})-(\d{3,5})(?:-|$)")  # in the id of a run of a group: code and number
 MAX_ID_WORDS = 36
 """Characters of the name in an id, and of the setting in that of a run of a group; with both, it has at most 100."""
 _STEP_LINE = re.compile(rb'\{"kind": ?"step"')
@@ -261,6 +261,13 @@ class RunStatus:
     def progress(self) -> float:
         """Completed share of the steps, in [0, 1]; 0 if their number is unknown."""
         return min(1.0, self.step / self.steps) if self.steps else 0.0
+
+    @property
+    def percent(self) -> int:
+        """Completed percentage as pages show it; below 100 until the model is evaluated after the last step."""
+        if self.state == "done":
+            return 100
+        return min(int(100 * self.progress), 100 if self.is_finished else 99)
 
 
 _STATUS: TypeAdapter[RunStatus] = TypeAdapter(RunStatus)
@@ -908,11 +915,13 @@ def _have_equal_settings(run: Run, other: Run) -> bool:
     return False
 
 
-def new_run_id(config: RunConfig, *others: RunConfig, now: float | None = None) -> str:
+def new_run_id(config: RunConfig, *others: RunConfig, words: str = "", now: float | None = None) -> str:
     """Return a new id of a run, or of a group of several configs, sortable by time.
 
     It has the UTC date and time, the name, and four random characters. Without a name, it has the loss, the strategy
     and the temperature, of a group only those that are equal in all configs.
+
+    words: used instead of the name, at most 79 characters.
     """
     stamp = datetime.fromtimestamp(time.time() if now is None else now, UTC).strftime("%Y%m%d-%H%M%S")
     configs = config, *others
@@ -922,7 +931,7 @@ def new_run_id(config: RunConfig, *others: RunConfig, now: float | None = None) 
         set(map(_temperature_word, configs)),
     )
     equal = [word for words in described if len(words) == 1 for word in words if word]
-    slug = id_words(config.name or "-".join(equal) or "sweep")[:MAX_ID_WORDS].strip("-.") or "run"
+    slug = words or id_words(config.name or "-".join(equal) or "sweep")[:MAX_ID_WORDS].strip("-.") or "run"
     return f"{stamp}-{slug}-{secrets.token_hex(2)}"
 
 
@@ -934,18 +943,20 @@ def _temperature_word(config: RunConfig) -> str:
 def short_id(run_id: str) -> str:
     """Return the id of a run or a group without its leading date and time: its name and four random characters.
 
-    Of a run of a group, it has only these characters of the group, its number and its setting:
-    `9907-001-temperature-0.05`.
+    Of a run of a group, spaces separate the group, the number and the setting: `warmup-9907 001 temperature-0.05`.
     """
-    name = re.sub(r"^\d{8}-\d{6}-", "", run_id)
-    member = re.search(rf"(?:^|-)({MEMBER}-.+)", name)
-    return member[1] if member else name
+    return _MEMBER.sub(r"\1 \2 ", without_time(run_id), count=1).rstrip()
+
+
+def without_time(run_id: str) -> str:
+    """Return the id of a run or a group without its leading date and time."""
+    return re.sub(r"^\d{8}-\d{6}-", "", run_id)
 
 
 def id_code(run_id: str) -> str:
     """Return the characters of an id that distinguish runs of one name; `9907-001` of a run of a group."""
-    member = re.search(rf"(?:^|-)({MEMBER})(?:-|$)", run_id)
-    return member[1] if member else run_id[-4:]
+    member = _MEMBER.search(run_id)
+    return f"{member[1]}-{member[2]}" if member else run_id[-4:]
 
 
 def id_words(text: str) -> str:

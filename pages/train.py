@@ -32,12 +32,14 @@ with plan_side, st.container(border=True, key="train.plan"):
     config = sweep = None
     try:
         config, sweep = form.read_config(context), sweep_form.read(form.is_active)
+        preset_picker.write_link(config, sweep, context, changed_cell)
         sweep_form.draw_summary(sweep, config.training.seeds)
         launch.check(config, sweep, data)
         launch.draw_plan(config, sweep, data, summary)
         launch.draw_config_file(config, sweep)
-        preset_picker.write_link(config, sweep, context, changed_cell)
     except BscError as error:
+        if config is None:
+            preset_picker.draw_changed(changed_cell)
         config = None
         display.error_box(error)
         if isinstance(error, DataError):

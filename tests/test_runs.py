@@ -13,7 +13,7 @@ import pytest
 from bsc_core.config import DataConfig, MSELossConfig, RunConfig
 from bsc_core.errors import RunError, RunNotFoundError
 from bsc_core.files import to_jsonable
-from bsc_core.runs import Run, RunStatus, RunStore, new_run_id
+from bsc_core.runs import Run, RunStatus, RunStore, new_run_id, short_id
 
 CONFIG = RunConfig(data=DataConfig(train="pairs.tsv"))
 
@@ -91,6 +91,19 @@ def test_ids_sort_by_time_and_say_what_the_run_is() -> None:
     assert first.startswith("19700101-000000-bsc-nearest-")
     assert second.startswith("19700101-000001-gr-e-0.05-hard-")
     assert new_run_id(CONFIG, now=0.0) != first
+
+
+@pytest.mark.parametrize(
+    ("run_id", "short"),
+    [
+        ("20260101-000000-bsc-nearest-t0.05-12ab", "bsc-nearest-t0.05-12ab"),
+        ("20260101-000000-my-name-8305", "my-name-8305"),
+        ("20260101-000000-my-name-8305-001-seed-1", "my-name-8305 001 seed-1"),
+        ("20260101-000000-my-name-8305-001-seed-1-ab12", "my-name-8305 001 seed-1-ab12"),
+    ],
+)
+def test_the_short_id_of_a_run_of_a_group_has_the_name_of_the_group(run_id: str, short: str) -> None:
+    assert short_id(run_id) == short
 
 
 def test_the_id_of_a_group_has_what_is_equal_in_all_its_runs() -> None:

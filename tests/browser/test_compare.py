@@ -55,7 +55,7 @@ def test_a_group_is_compared_and_the_link_restores_the_view(group, visit, visito
     page = visit.page
     summary = page.get_by_role("heading", name=re.compile("4 of 4 runs done$"))
     expect(summary).to_be_visible()
-    visit.select_option("Run", group[0].id[len("20260101-000000-") :])
+    visit.select_option("Run", short_id(group[0].id))
     expect(summary).to_be_hidden()
     page.go_back()
     expect(summary).to_be_visible()
@@ -80,7 +80,7 @@ def test_a_group_is_compared_and_the_link_restores_the_view(group, visit, visito
 
     visit.select_option("Metric", "MAP")
     visit.wait(QUESTION)
-    visit.select_option("Compare against", "Untrained")
+    visit.select_option("Baseline", "Untrained")
     visit.wait(QUESTION)
     page.get_by_role("tab", name="Queries", exact=True).click()
     visit.wait(QUESTION)
@@ -97,7 +97,7 @@ def test_a_group_is_compared_and_the_link_restores_the_view(group, visit, visito
     again.page.goto(link)
     again.wait(QUESTION)
     expect(again.page.get_by_role("combobox", name="Metric", exact=True)).to_have_value("MAP")
-    expect(again.page.get_by_role("combobox", name="Compare against", exact=True)).to_have_value("Untrained")
+    expect(again.page.get_by_role("combobox", name="Baseline", exact=True)).to_have_value("Untrained")
     assert again.rows(CHANGES, containing="−") == losses
     again.page.get_by_role("tab", name="Metrics", exact=True).click()
     expect(again.page.locator(FIGURE).first).to_contain_text("MAP on dev")

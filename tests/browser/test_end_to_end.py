@@ -73,7 +73,7 @@ def check_the_data(visit, sample_rows):
     assert result
     for finding in result:
         expect(page.get_by_text(finding.title)).to_be_visible()
-    visit.select_option("Encoder", "static")
+    visit.select_option("Encoder", "Static (fast)")
     visit.click_button("Inspect the batches")
 
 

@@ -146,7 +146,7 @@ def check_selection(visit: Visit, name: str, dataset: str) -> None:
     query = "encoder=static" if dataset == "sample" else f"dataset={dataset}&encoder=static"
     expect(visit.page).to_have_url(f"{visit.server.url}/{name}?{query}")
     expect(visit.page.get_by_role("combobox", name="Dataset")).to_have_value(dataset)
-    expect(visit.page.get_by_role("combobox", name="Encoder")).to_have_value("static")
+    expect(visit.page.get_by_role("combobox", name="Encoder")).to_have_value("Static (fast)")
 
 
 def test_a_click_and_a_search_are_acknowledged_until_the_page_is_drawn_again(chrome) -> None:

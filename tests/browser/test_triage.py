@@ -40,6 +40,7 @@ def test_pairs_are_triaged_by_keyboard_and_a_run_applies_the_decisions(private_s
     card.press("ArrowRight")
     page.get_by_role("button", name="Drop").click()
     wait_until(lambda: decided(path) == expected, lambda: str(decided(path)))
+    expect(card).to_be_focused()
 
     page.set_viewport_size(PHONE)
     page.get_by_role("tab", name="One batch", exact=True).click()
@@ -55,6 +56,15 @@ def test_pairs_are_triaged_by_keyboard_and_a_run_applies_the_decisions(private_s
     counts = r"5 positives, 10 dropped \(ignored by the loss\), 5 true negatives"
     applied = re.compile(rf"20 decisions applied: {counts}; \d+ training rows? removed")
     expect(page.get_by_text(re.compile(r"^Pair 1 of .* · 0 decided"))).to_be_visible()
+    expect(card).to_be_focused()
+    name = page.get_by_label("Your name (optional)")
+    name.fill("Ada")
+    page.get_by_text("This batch", exact=True).click()
+    expect(card).to_be_focused()
+    name.press("End")
+    name.press_sequentially(" B")
+    visit.wait()
+    expect(name).to_have_value("Ada B")
     page.get_by_role("tab", name="Hardness", exact=True).click()
     expect(page.get_by_text(applied)).to_be_visible()
     visit.click_button("Train with this plan")

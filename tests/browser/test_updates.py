@@ -32,8 +32,7 @@ def test_an_update_of_the_page_before_does_not_undo_a_click(private_server, visi
 
 def test_a_field_keeps_the_focus_when_its_section_gets_another_title(visit):
     """The section with the title of its settings is then drawn again."""
-    visit.open("train", encoder="static", **{"train.open.training": "true", "train.more.training": "true"})
-    visit.page.get_by_role("tab", name="Seeds and checkpoints").click()
+    visit.open("train", encoder="static", **{"train.open.training": "true"})
     seeds = visit.page.get_by_role("combobox", name="Seeds", exact=True)
     seeds.click()
     for number in range(3):

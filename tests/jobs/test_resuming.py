@@ -263,7 +263,7 @@ def test_a_run_of_a_group_that_was_stopped_before_its_first_step_is_queued_with_
     assert can_resume(run)
     for _ in range(2):  # the second time, of the run that resumed the first one
         again = resume(store, run, start=lambda store: None)
-        assert re.fullmatch(r"\d{8}-\d{6}-4efb-005-temperature-0\.2-[0-9a-f]{4}", again.id)
+        assert re.fullmatch(r"\d{8}-\d{6}-sweep-4efb-005-temperature-0\.2-[0-9a-f]{4}", again.id)
         assert again.status().group == group
         again.update_status(state="stopped")
         run = again

@@ -43,6 +43,7 @@ def test_a_selection_in_the_bar_carries_over_to_the_next_page(runs: RunStore) ->
     app = open_app()
     app.switch_page("pages/data.py").run()
     app.selectbox(key="encoder").select("static").run()
+    assert "Static (fast)" in app.selectbox(key="encoder").options
     app.switch_page("pages/batches.py").run()
     assert app.selectbox(key="encoder").value == "static"
 
@@ -242,7 +243,9 @@ def test_every_option_of_a_select_box_has_its_own_label(labels: dict[str, str], 
 @pytest.mark.parametrize(
     ("run_id", "text"),
     [
-        ("20260101-000000-bsc-nearest-9907-012-temperature-0.05-seed-1", "30% · …9907-012"),
+        ("20260101-000000-bsc-nearest-9907-012-temperature-0.05-seed-1", "30% · bsc-neare… 012"),
+        ("20260101-000000-warmup-9907-012-seed-1", "30% · warmup 012"),
+        ("20260101-000000-9907-012-seed-1-ab12", "30% · 9907 012"),
         ("20260101-000000-mse-12ab", "30% · mse-12ab"),
         ("20260101-000000-bsc-nearest-t0.05-12ab", "30% · …t0.05-12ab"),
     ],

@@ -410,16 +410,20 @@ def test_a_table_row_agrees_with_the_verdicts(finished, another, monkeypatch) ->
         several, several[0], settings.untrained_and_trained(several[0].runs[0])[0], "dev", "mrr", ["mrr"]
     )
     verdicts = metrics_table.significances(view, "mrr")
-    (row,) = metrics_table.table_rows(view, ["mrr"])
+    rows = {row.pop("Setting"): row for row in metrics_table.table_rows(view, ["mrr"])}
+    assert list(rows) == ["Untrained", "learning_rate 0.001", "learning_rate 0.5", "learning_rate 0.7"]
+    assert (rows["learning_rate 0.001"][SIGNIFICANT], rows["Untrained"][SIGNIFICANT]) == ("baseline", "")
     for other in view.others:
-        assert row[f"{other.name}: significant?"] == verdicts[other.key]
-    assert row["learning_rate 0.5: significant?"].startswith("inconclusive")
-    assert "(p = 0.06, corrected)" in row["learning_rate 0.5: significant?"]
+        row = rows[other.name]
+        text = f"{row[SIGNIFICANT]}: {row['Difference']} (p = {row['p']}, corrected)"
+        assert text == verdicts[other.key]
+    assert rows["learning_rate 0.5"][SIGNIFICANT] == "inconclusive"
+    assert rows["learning_rate 0.5"]["p"] == "0.06"
 
 
 def test_the_caption_mentions_the_correction(finished, another) -> None:
     another("warm", noise=0.3, learning_rate=0.5)
-    corrected = "corrected for several settings (Holm)"
+    corrected = "p-values are corrected for the number of comparisons (Holm)"
     assert corrected not in page_text(open_page("runs", run=finished.id, compare="warm"))
     another("hot", noise=0.3, learning_rate=0.7)
     assert corrected in page_text(open_page("runs", run=finished.id, compare=["warm", "hot"]))

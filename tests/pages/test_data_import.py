@@ -304,6 +304,19 @@ def test_several_files_become_one_dataset(runs: RunStore, tmp_path: Path) -> Non
     assert table["File"].tolist() == ["part0.csv", "part1.csv"]
 
 
+def test_each_of_several_files_with_errors_is_reported(runs: RunStore, tmp_path: Path, pairs_file: Path) -> None:
+    paths = [tmp_path / f"part{number:02}.csv" for number in range(12)]
+    for number, path in enumerate(paths):
+        path.write_text("" if number else '"', encoding="utf-8")
+    (text,) = [element.value for element in import_paths(pairs_file, *paths, tmp_path / "none.csv").text]
+    lines = text.splitlines()
+    assert [line.partition(": ")[0].rpartition("/")[2] for line in lines[:10]] == [path.name for path in paths[:10]]
+    assert lines[10:] == ["and 3 other files with errors"]
+    paths[1].write_text("query,document\na,b\n", encoding="utf-8")
+    (line,) = [element.value for element in import_paths(pairs_file, *paths[:2]).text]
+    assert paths[0].name in line
+
+
 def test_a_saved_dataset_is_read_from_its_folder(runs: RunStore, tmp_path: Path) -> None:
     datasets = pytest.importorskip("datasets")
     rows = {"question": [f"ask {n}" for n in range(20)], "answer": [f"say {n}" for n in range(20)]}

@@ -168,7 +168,7 @@ def test_the_title_says_that_the_pca_map_is_shown_while_umap_is_computed(
     monkeypatch.setattr(background_task, "elapsed_seconds", lambda folder: 1.0)
     app = open_page("embeddings", run=finished.id)
     assert not app.exception
-    assert any("(PCA; UMAP in about " in title for title in figure_titles(app))
+    assert any("(PCA; UMAP is being computed)" in title for title in figure_titles(app))
     app.segmented_control(key="embeddings.method").set_value("pca").run()
     assert any("before training and after training (PCA); " in title for title in figure_titles(app))
 
@@ -198,7 +198,7 @@ def test_a_selection_on_a_umap_map_keeps_it(finished: Run, monkeypatch: pytest.M
     monkeypatch.setattr(background_task, "elapsed_seconds", lambda folder: 1.0)
     data = run_data.load_splits(finished)
     app = open_page("embeddings", run=finished.id)
-    assert any("(PCA; UMAP in about " in title for title in figure_titles(app))
+    assert any("(PCA; UMAP is being computed)" in title for title in figure_titles(app))
     rows, points = np.arange(len(data.texts), dtype=np.int32), np.zeros((len(data.texts), 2))
     monkeypatch.setattr(map_task, "is_ready", lambda folder: True)
     monkeypatch.setattr(map_task, "load_maps", lambda folder: map_task.Maps(rows, [points, points], [0.5, 0.5]))

@@ -78,6 +78,15 @@ def test_a_setting_is_selected_by_its_config_key(runs: RunStore, name: str) -> N
     assert app.session_state[name] in (f"Learning rate{value}", [f"Learning rate{value}"])
 
 
+def test_a_filter_by_the_name_of_a_loss_selects_its_title(runs: RunStore) -> None:
+    for loss in ("mse", "pearson"):
+        given = {"data": sample_config().model_dump(), "encoder": {"name": "static"}, "loss": {"name": loss}}
+        runs.create(make_config(given), f"20260101-000000-{loss}-0001")
+    app = open_page_in_app("runs", filter="Loss: mse")
+    assert app.session_state["filter"] == ["Loss: Cosine regression (MSE)"]
+    assert app.dataframe[0].value["Run"].tolist() == ["mse-0001"]
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [

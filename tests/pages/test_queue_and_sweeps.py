@@ -123,7 +123,7 @@ def test_an_unreachable_cluster_is_shown_in_the_queue_and_in_the_run(runs: RunSt
     runs.get(waiting[1]).update_status(backend="ray", message=message)
     assert f"{waiting[1]} · {message}" in page_text(open_page("runs"))
     app = open_page("runs", run=waiting[1])
-    assert message in [bar.proto.text for bar in app.get("progress")]
+    assert f"{message} · place 2 of 3 in the queue" in [bar.proto.text for bar in app.get("progress")]
 
 
 def test_a_waiting_run_shows_its_place_in_the_queue(runs: RunStore, waiting: list[str]) -> None:
@@ -290,7 +290,7 @@ def test_the_best_setting_is_better_only_if_that_is_significant() -> None:
 
 def test_the_curves_of_all_runs_share_one_figure(sweep: list[Run]) -> None:
     titles = figure_titles(open_tab("Curves"))
-    assert titles[-2:] == [f"{name}; best run 0001-003-temperature-0.5-seed-0" for name in ("Loss", "MRR on dev")]
+    assert titles[-2:] == [f"{name}; best run sweep-0001 003 temperature-0.5-seed-0" for name in ("Loss", "MRR on dev")]
 
 
 def test_a_group_without_a_finished_run_is_reported(runs: RunStore, trained: Run) -> None:

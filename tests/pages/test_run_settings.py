@@ -18,6 +18,8 @@ from pages.ui.runs import run_settings
 from tests.helpers.pages import open_page, page_text
 from tests.helpers.waiting import PATIENCE_SECONDS
 
+BSC, SOFTMAX = "Batch-softmax contrastive (BSC)", "Classifier (softmax)"
+
 
 def config(number: int) -> RunConfig:
     data = sample_nli_config() if number == 2 else sample_config()
@@ -43,10 +45,10 @@ def test_settings_that_differ_are_columns_and_equal_ones_a_sentence(three: list[
     rows = app.dataframe[0].value.set_index("Run")
     assert rows["Dataset"].to_dict() == {"run-000": "sample", "run-001": "sample", "run-002": "sample-nli"}
     assert rows["Temperature"].to_dict() == {"run-000": "0.1", "run-001": "0.05", "run-002": ""}
-    assert rows["Loss"].to_dict() == {"run-000": "bsc", "run-001": "bsc", "run-002": "softmax"}
+    assert rows["Loss"].to_dict() == {"run-000": BSC, "run-001": BSC, "run-002": SOFTMAX}
     assert "Encoder" not in rows
     assert "Seed" in rows
-    assert "Equal in all 3 runs: Encoder static · Strategy nearest" in page_text(app)
+    assert "Equal in all 3 runs: Encoder Static (fast) · Strategy nearest" in page_text(app)
 
 
 def test_the_filter_is_in_the_url_and_keeps_the_runs_that_match_every_setting(three: list[Run]) -> None:
@@ -55,7 +57,7 @@ def test_the_filter_is_in_the_url_and_keeps_the_runs_that_match_every_setting(th
     assert app.dataframe[0].value["Run"].tolist() == ["run-000"]
     app.multiselect(key="filter").set_value(["Dataset: sample"]).run()
     assert sorted(app.dataframe[0].value["Run"]) == ["run-000", "run-001"]
-    app.multiselect(key="filter").set_value(["Loss: softmax", "Temperature: 0.1"]).run()
+    app.multiselect(key="filter").set_value([f"Loss: {SOFTMAX}", "Temperature: 0.1"]).run()
     assert "No run matches the filter." in page_text(app)
     assert not app.dataframe
 
@@ -66,9 +68,9 @@ def test_grouped_runs_are_summarized_by_the_value_of_a_column(three: list[Run]) 
     app = open_page("runs", group_by="Loss")
     rows = {row.pop("Loss"): row for row in app.dataframe[0].value.to_dict("records")}
     assert [row.pop("Dataset") for row in rows.values()] == ["sample", "sample-nli"]
-    assert rows["softmax"] == {"Runs": 1, "Metric": "MRR", "Mean": "0.900", "Lowest": "0.900", "Highest": "0.900"}
-    assert rows["bsc"] == {"Runs": 2, "Metric": "MRR", "Mean": "0.600", "Lowest": "0.500", "Highest": "0.700"}
-    assert list(rows) == ["bsc", "softmax"]  # by dataset, then the highest mean first
+    assert rows[SOFTMAX] == {"Runs": 1, "Metric": "MRR", "Mean": "0.900", "Lowest": "0.900", "Highest": "0.900"}
+    assert rows[BSC] == {"Runs": 2, "Metric": "MRR", "Mean": "0.600", "Lowest": "0.500", "Highest": "0.700"}
+    assert list(rows) == [BSC, SOFTMAX]  # by dataset, then the highest mean first
     assert len(app.dataframe[1].value) == len(three)
     app = open_page("runs", group_by="Loss", filter=["Dataset: sample"])
     assert app.dataframe[0].value.columns.tolist() == ["Loss", "Runs", "Metric", "Mean", "Lowest", "Highest"]

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 from collections.abc import Callable
 
 import numpy as np
+import psutil
 import pytest
 from streamlit.testing.v1 import AppTest
 
 from bsc_core import jobs
 from bsc_core.runs import RESUMED, Run, RunStore, short_id
 from pages.ui.components import display, run_data, url
-from pages.ui.runs import sweep, table
+from pages.ui.runs import actions, sweep, table
 from tests.helpers.pages import figure_titles, open_page, page_text
 
 
@@ -83,10 +85,19 @@ def test_a_run_that_was_stopped_in_its_first_epoch_shows_its_evaluation(finished
 
 
 def test_a_run_is_complete_after_its_evaluation(finished: Run) -> None:
-    for state, share in (("running", 0.99), ("done", 1.0)):
+    for state, percent in (("running", 99), ("done", 100)):
         finished.update_status(state=state, step=6, steps=6)
-        assert table.progress(finished.status()) == share
-        assert table.table_row(finished)["Progress"] == 100 * share
+        assert table.table_row(finished)["Progress"] == finished.status().percent == percent
+
+
+def test_all_places_show_the_same_percentage(runs: RunStore, trained: Run) -> None:
+    run = runs.create(trained.config(), "20260101-000000-active-0001")
+    process = {"pid": os.getpid(), "process_created": psutil.Process().create_time()}
+    run.update_status(state="running", step=47, steps=60, epochs=1, **process)
+    app = open_page("runs", run=run.id)
+    assert app.dataframe[0].value["Progress"].tolist() == [78]
+    assert any(one.proto.text.startswith("78% of the steps") for one in app.get("progress"))
+    assert any(one.value.startswith("78% · active-0001") for one in app.sidebar.text)
 
 
 @pytest.mark.parametrize("state", sorted(table.STATES))
@@ -98,10 +109,6 @@ def test_every_state_has_a_style_and_an_error_a_box(
     now = run.status().updated
     run.update_status(state=state, step=3, steps=10, epoch=1, epochs=2, error=error, eta_seconds=42.0, finished=now)
     if state in ("starting", "running", "stopping"):  # as if this process trained it
-        import os
-
-        import psutil
-
         run.update_status(pid=os.getpid(), process_created=psutil.Process().create_time())
     app = open_page("runs", run=run.id)
     assert not app.exception
@@ -229,10 +236,13 @@ def test_resume_creates_a_new_run(runs: RunStore, trained: Run, monkeypatch: pyt
     run = Run(runs.root / "ended-early")
     shutil.copytree(trained.folder, run.folder)
     run.update_status(state="stopped")
+    jobs.launch(runs, trained.config(), "20260101-000000-waiting-0001")
     app = open_page("runs", run=run.id)
     app.button(key=f"runs.resume.{run.id}").click().run()
     assert not app.exception
     following = [one for one in runs.list() if one.status().resumed_from == run.id]
+    message = f"Resumed as {short_id(following[0].id)}. Resumes after step 6 · place 2 of 2 in the queue."
+    assert app.session_state[actions.RESUMED] == message  # the page that opens shows it
     assert [one.status().state for one in following] == ["queued"]
     assert "■ stopped, resumed" in open_page("runs").dataframe[0].value["State"].tolist()
     shutil.rmtree(run.checkpoints_folder)

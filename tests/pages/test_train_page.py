@@ -144,6 +144,16 @@ def test_a_field_that_is_hidden_again_keeps_its_value(runs: RunStore) -> None:
     assert "weight_decay = 0.25" in page_text(app)
 
 
+def test_the_changed_settings_stay_while_a_setting_is_invalid(runs: RunStore) -> None:
+    app = open_page("train")
+    app.number_input(key="train.training.epochs").set_value(7).run()
+    app.number_input(key="train.training.batch_size").set_value(0).run()
+    assert app.button(key="train.launch").disabled
+    assert [one.value for one in app.caption if one.value.startswith("Changed from the preset: ")] == [
+        "Changed from the preset: Epochs = 7"
+    ]
+
+
 def test_the_form_is_as_it_was_after_a_visit_to_another_page(runs: RunStore) -> None:
     app = open_page_in_app("train")
     app.number_input(key="train.training.epochs").set_value(7).run()

@@ -134,6 +134,8 @@ def write_preflight(config: RunConfig, **changes: Any) -> None:
     ).as_report()
     folder = preflight.preflight_folder(config)
     folder.mkdir(parents=True, exist_ok=True)
+    request = {"config": config.model_dump(mode="json")}
+    (folder / background_task.REQUEST).write_text(json.dumps(request), encoding="utf-8")
     (folder / background_task.RESULT_FILE).write_text(json.dumps({**values, **changes}), encoding="utf-8")
 
 
@@ -153,6 +155,19 @@ def test_a_preflight_is_shown_for_its_config_only(runs: RunStore) -> None:
     app.number_input(key="train.training.epochs").set_value(4).run()
     assert "12% of the texts" not in page_text(app)
     assert not app.button(key="train.preflight.begin").disabled
+
+
+def test_a_preflight_is_shown_for_configs_of_the_same_cost(runs: RunStore) -> None:
+    write_preflight(preset_config("recommended", sample_config()))
+    app = open_page("train")
+    assert "It was measured with" not in page_text(app)
+    app.number_input(key="train.loss.bsc.temperature").set_value(0.2).run()
+    app.number_input(key="train.training.learning_rate").set_value(1e-4).run()
+    text = page_text(app)
+    assert "12% of the texts reach 90 tokens" in text
+    assert "It was measured with Temperature = 0.05, Learning rate = 3e-5, which does not change the cost." in text
+    app.number_input(key="train.training.batch_size").set_value(8).run()
+    assert "12% of the texts" not in page_text(app)
 
 
 def test_markup_in_a_warning_of_a_preflight_is_shown_as_text(runs: RunStore) -> None:

@@ -34,7 +34,7 @@ from bsc_core.runs import (
     RunStatus,
     RunStore,
     new_run_id,
-    short_id,
+    without_time,
 )
 
 COPIED = (
@@ -155,17 +155,18 @@ def _create(store: RunStore, run: Run, *, is_queued: bool = False) -> Run:
         draft.update_status(group=status.group, message=message, step=position["step"], steps=status.steps, **best)
 
     try:
-        return store.create(config, new_run_id(config.model_copy(update={"name": _words(run, status)})), fill)
+        return store.create(config, new_run_id(config, words=_words(run, status)), fill)
     except OSError as error:
         raise JobError(f"run {run.id}: it could not be copied ({error}); free disk space, then retry") from error
 
 
 def _words(run: Run, status: RunStatus) -> str:
-    """Return the words of the id of a run that resumes one: of a run of a group its short id, else the name."""
+    """Return the words of the id of a run that resumes one of a group: its id, of which a long name is cut."""
     if status.group is None:
-        return run.config().name
-    words = short_id(run.id)
-    return words if status.resumed_from is None else re.sub(r"-[0-9a-f]{4}$", "", words)
+        return ""
+    words = without_time(run.id)
+    words = words if status.resumed_from is None else re.sub(r"-[0-9a-f]{4}$", "", words)
+    return words[-79:].lstrip("-.")
 
 
 def _copy_launch_environment(run: Run, draft: Run) -> None:

@@ -16,6 +16,7 @@ document.addEventListener("click", ({ target }) => {
 }, true);
 
 function focusWhenOpen(tries) {
+  if (document.activeElement?.matches("input, textarea, [contenteditable=true]")) return;
   if (shown?.checkVisibility()) shown.focus({ preventScroll: true });
   else if (tries) setTimeout(() => focusWhenOpen(tries - 1), 100);
 }
@@ -65,7 +66,7 @@ export default function ({ data, parentElement, setStateValue }) {
     if (next >= 0) state.at = next;
     else if (before >= 0) state.at = before;
     send();
-    draw();
+    drawAgain();
   }
 
   function undo() {
@@ -76,13 +77,18 @@ export default function ({ data, parentElement, setStateValue }) {
     state.kinds[index] = state.changed[index] = kind ?? null;
     state.message = "Undone.";
     send();
-    draw();
+    drawAgain();
   }
 
   function move(by) {
     state.at = clamp(state.at + by, 0, pairs.length - 1);
     state.message = "";
+    drawAgain();
+  }
+
+  function drawAgain() {
     draw();
+    card.focus({ preventScroll: true });
   }
 
   function draw() {
@@ -121,4 +127,5 @@ export default function ({ data, parentElement, setStateValue }) {
     action();
   };
   draw();
+  focusWhenOpen(20);
 }

@@ -63,7 +63,6 @@ _triage = mount("bsc_lab_triage", "triage", Path(__file__).parent / "triage.js")
 @turns.fragment
 def draw(batch: BatchView, source: BatchSource, stats: PlanStats) -> None:
     """Draw the triage of the suspected pairs, and the file of decisions. stats: the plan of the batch."""
-    st.caption(f"Does the suspected document answer the query? {MEANING}")
     path = source.false_negatives
     if path is None:
         st.caption(HOW_TO_DECIDE)
@@ -90,6 +89,7 @@ def draw(batch: BatchView, source: BatchSource, stats: PlanStats) -> None:
         _triage(data=data, key=key, on_decisions_change=lambda: _save(key, path, pairs))
     else:
         st.caption("There are no likely false negatives among these pairs.")
+    st.caption(f"Does the suspected document answer the query? {MEANING}")
     _draw_file(path, batch, stats)
 
 

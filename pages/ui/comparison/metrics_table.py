@@ -16,13 +16,15 @@ MAIN_METRICS = ("mrr", "map", "has_positive@1", "has_positive@10", "ndcg@10", "r
 MAIN_METRICS += ("spearman", "pearson", "auc", "average_precision", "f1", "best_accuracy")
 ALPHA = 0.05
 FEW_SEEDS = 5  # with fewer, intervals over seeds are wide
-NOT_COMPARED, NO_DIFFERENCE = "not compared", "no difference"
+NOT_COMPARED, NO_DIFFERENCE, BASELINE = "not compared", "no difference", "baseline"
+SIGNIFICANT = "Significant?"
 WINS = "Better / worse / equal"
 ABOUT_SIGNIFICANCE = (
     f"A difference is significant if its interval excludes 0 and p is below {ALPHA:g}. These can disagree: the "
     "interval is from a bootstrap; p is from a permutation test if both have one run, and is corrected for several "
     "settings."
 )
+CORRECTED = "The p-values are corrected for the number of comparisons (Holm)"
 ALL = "runs.compare.all"
 MAX_METRICS = 100  # of a table; each is tested
 
@@ -38,7 +40,7 @@ def draw_intervals(view: ComparisonView) -> None:
     for setting in view.evaluated:
         interval = interval_or_none(setting, view.split, view.metric)
         if interval is not None:
-            verdict = verdicts.get(setting.key, "base of the comparison")
+            verdict = verdicts.get(setting.key, BASELINE)
             rows.append((setting.name, interval.value, interval.low, interval.high, verdict))
             shown.append(setting)
     table = intervals.intervals_table(rows)
@@ -50,7 +52,7 @@ def draw_intervals(view: ComparisonView) -> None:
     for setting in view.others:
         st.caption(difference_sentence(display.escaped(setting.name), view, verdicts[setting.key]))
     if len(view.others) > 1:
-        st.caption("Corrected: these p-values are corrected for the number of settings that are compared (Holm).")
+        st.caption(f"{CORRECTED}: among many comparisons, some would otherwise appear significant by chance.")
     if others := _other_metrics(view, verdicts):
         st.caption(display.escaped(others))
     if any(_disagrees(comparison, p) for comparison, p in _comparisons(view, view.metric).values()):
@@ -182,7 +184,6 @@ def draw_table(view: ComparisonView) -> None:
     names = view.metrics if all_metrics else [one for one in view.metrics if one in MAIN_METRICS or one == view.metric]
     rows = table_rows(view, names[:MAX_METRICS])
     about = "Number of queries with a better, worse and equal value. Metrics over all pairs have no such counts."
-    tests = [name for name in rows[0] if name.lower().endswith("significant?")] if rows else []
     st.dataframe(
         rows,
         hide_index=True,
@@ -191,14 +192,14 @@ def draw_table(view: ComparisonView) -> None:
         column_config={
             "Metric": st.column_config.TextColumn(pinned=True),
             WINS: st.column_config.TextColumn(help=about),
-            **{name: st.column_config.TextColumn(help=ABOUT_SIGNIFICANCE) for name in tests},
+            "Difference": st.column_config.TextColumn(width=208),  # the first rows, which have none, set the width
+            "p": st.column_config.TextColumn(width=66),
+            SIGNIFICANT: st.column_config.TextColumn(help=ABOUT_SIGNIFICANCE),
         },
     )
     display.csv_button(rows, name="comparison", key="runs.compared.save")
     resampled = "seeds and queries" if any(len(one.runs) > 1 for one in view.evaluated) else "queries"
-    corrected = " The p-values of a row are corrected for several settings (Holm), not for several metrics." * (
-        len(view.others) > 1
-    )
+    corrected = f" {CORRECTED}, but not for the number of metrics." * (len(view.others) > 1)
     seeds = min((len(one.runs) for one in view.evaluated if len(one.runs) > 1), default=FEW_SEEDS)
     few = f" The interval of {seeds} seeds is wide; {FEW_SEEDS} or more are recommended." * (seeds < FEW_SEEDS)
     single = [one.name for one in view.evaluated if len(one.runs) == 1 and one.key != settings.UNTRAINED_KEY]
@@ -211,7 +212,12 @@ def draw_table(view: ComparisonView) -> None:
 
 
 def table_rows(view: ComparisonView, metrics: list[str]) -> list[dict[str, str]]:
-    """Return a row per metric: the value of every setting, and whether each differs from the base."""
+    """Return a row per metric: the value of every setting, and whether the other one differs from the base.
+
+    With several others, a row per metric and setting.
+    """
+    if len(view.others) > 1:
+        return [row for metric in metrics for row in _setting_rows(view, metric)]
     rows = [_table_row(view, metric) for metric in metrics]
     if any(WINS in row for row in rows):
         rows = [{**row, WINS: row.get(WINS, "—")} for row in rows]
@@ -224,11 +230,30 @@ def _table_row(view: ComparisonView, metric: str) -> dict[str, str]:
         row[setting.name] = _cell(setting, view, metric)
     for other in view.others:
         comparison = settings.compare_settings(view.base, other, view.split, metric)
-        label = "Significant?" if len(view.others) == 1 else f"{other.name}: significant?"
-        row[label] = NOT_COMPARED if isinstance(comparison, str) else verdicts[other.key]
-        if not isinstance(comparison, str) and comparison.wins is not None and len(view.others) == 1:
+        row[SIGNIFICANT] = NOT_COMPARED if isinstance(comparison, str) else verdicts[other.key]
+        if not isinstance(comparison, str) and comparison.wins is not None:
             row[WINS] = f"{comparison.wins:,} / {comparison.losses:,} / {comparison.ties:,}"
     return row
+
+
+def _setting_rows(view: ComparisonView, metric: str) -> list[dict[str, str]]:
+    """Return a row per setting with its value, its difference from the base and the corrected p."""
+    comparisons, rows = _comparisons(view, metric), []
+    for setting in view.evaluated:
+        comparison, p = comparisons.get(setting.key, ("", None))
+        is_tested = not isinstance(comparison, str) and p is not None
+        verdict = significance(comparison, p=p).partition(": ")[0] if setting.key in comparisons else ""
+        rows.append(
+            {
+                "Metric": formatting.metric_name(metric),
+                "Setting": setting.name,
+                "Value": _cell(setting, view, metric),
+                "Difference": format_difference(comparison.difference) if is_tested else "",
+                "p": format_p(p).removeprefix("p = ").removeprefix("p ") if is_tested else "",
+                SIGNIFICANT: BASELINE if setting.key == view.base.key else verdict,
+            }
+        )
+    return rows
 
 
 def _cell(setting: Setting, view: ComparisonView, metric: str) -> str:

@@ -27,7 +27,7 @@ from bsc_core.figures.runs.intervals import UNTRAINED
 from bsc_core.figures.runs.parallel import format_value
 from bsc_core.run_results import When, load_results, metrics_by_dimension, run_intervals
 from bsc_core.runs import EVALUATION_SIZES, INTERVALS, Run, id_code, short_id, without_resumed
-from pages.ui.components import data_cache, display, glossary, run_data, turns, url, users
+from pages.ui.components import config_form, data_cache, display, glossary, run_data, turns, url, users
 from pages.ui.runs import table
 
 UNTRAINED_KEY = "untrained"
@@ -139,7 +139,7 @@ def select_view(runs: list[Run]) -> ComparisonView:
         st.caption(display.escaped(f"The runs started from different encoders. {UNTRAINED}: {about}."))
     with next(cells):  # against the first setting by default, unless it is the only one
         bases = {one.key: one for one in ([*settings, untrained] if len(settings) > 1 else [untrained])}
-        base = bases[select("Compare against", {key: one.name for key, one in bases.items()}, AGAINST)]
+        base = bases[select("Baseline", {key: one.name for key, one in bases.items()}, AGAINST)]
     with next(cells):
         evaluated = {split for run in runs for split in run.evaluation("before")} or {"dev"}
         split = select("Split", {name: name for name in ("dev", "test") if name in evaluated}, SPLIT)
@@ -236,7 +236,8 @@ def _described(key: str, name: str, value: Any) -> str:
     """Return `temperature 0.05`; of the path of decisions, only whether there is one."""
     if key == "data.false_negatives":
         return "with decisions" if value else "without decisions"
-    return f"{name} {formatting.shorten(users.without_folders(format_value(value)), MAX_VALUE_LENGTH)}"
+    text = users.without_folders(format_value(config_form.value_title(key, value)))
+    return f"{name} {formatting.shorten(text, MAX_VALUE_LENGTH)}"
 
 
 def short_name(run: Run, *, several: bool = False) -> str:

@@ -25,7 +25,7 @@ from pages.ui.comparison.settings import (
     by_dimension,
     select_view,
 )
-from pages.ui.components import display, url, users
+from pages.ui.components import config_form, display, url, users
 from pages.ui.runs import curve_controls, table
 
 MORE, DIMENSIONS, PART = "runs.compare.more", "runs.compare.dimensions", "runs.compare.part"
@@ -40,7 +40,6 @@ def draw(runs: list[Run]) -> None:
 def _draw(runs: list[Run]) -> None:
     with display.show_errors(stop=False):
         view = select_view(runs)
-        _draw_link(runs, view)
         active = [one.name for one in view.settings if not all(run.status().is_finished for run in one.runs)]
         if active:
             st.caption(f"Not finished, so without metrics here: {display.escaped(', '.join(active))}.")
@@ -52,6 +51,7 @@ def _draw(runs: list[Run]) -> None:
         }
         tabs = {title: partial(_draw_parts, draw_parts) for title, draw_parts in parts.items()}
         display.tabs(tabs, view, **url.bound(PART, tabs))
+        _draw_link(runs, view)
 
 
 def _draw_parts(parts: Sequence[Callable[[ComparisonView], None]], view: ComparisonView) -> None:
@@ -196,7 +196,9 @@ def differences(configs: Mapping[str, Sequence[RunConfig]]) -> list[dict[str, st
 
 def _values(configs: Sequence[Mapping[str, Any]], key: str) -> list[str]:
     """Return the distinct values of a config key, shorter ones first: numbers are sorted."""
-    values = {"not set" if config.get(key) is None else str(config[key]) for config in configs}
+    values = {
+        "not set" if config.get(key) is None else str(config_form.value_title(key, config[key])) for config in configs
+    }
     return sorted(values, key=lambda value: (len(value), value))
 
 

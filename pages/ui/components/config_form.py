@@ -21,7 +21,10 @@ from pydantic.fields import FieldInfo
 from bsc_core import formatting
 from bsc_core.config import LOSS_CONFIGS, RunConfig
 from bsc_core.errors import BscError, ConfigError
+from bsc_core.losses.catalog import CATALOG
 from pages.ui.components import glossary
+
+ENCODERS = {"bundled": "Bundled (all-MiniLM-L6-v2)", "static": "Static (fast)"}
 
 Values = dict[str, Any]
 Fields = Mapping[str, Sequence[str]]  # section -> names of its fields
@@ -206,6 +209,13 @@ def describe_value(section: str, field: str, value: str) -> str:
     text = " ".join((info_of(section, field).description or "").split())
     described = re.search(rf"\b{re.escape(value)}: (.*?\.)(?= \w+: |$)", text)
     return described[1][0].upper() + described[1][1:] if described else ""
+
+
+def value_title(key: str, value: Any) -> Any:
+    """Return the title of an encoder or a loss, given the config key; another value unchanged."""
+    if key == "loss.name" and value in CATALOG:
+        return CATALOG[value].title
+    return ENCODERS.get(value, value) if key == "encoder.name" else value
 
 
 def format_setting(value: Any) -> str:

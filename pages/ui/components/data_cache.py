@@ -23,7 +23,7 @@ from bsc_core import formatting
 from bsc_core.config import DataConfig, EncoderConfig, ExamplesConfig
 from bsc_core.data.io.sources import is_hub_id
 from bsc_core.data.sample_data import sample_config, sample_nli_config
-from bsc_core.errors import InputError
+from bsc_core.errors import BscError, InputError
 from bsc_core.files import read_regular
 from bsc_core.runs import Run, RunStore, parent_run_id, short_id
 from bsc_core.users import UserRuns, shared_files, uploaded_datasets
@@ -366,6 +366,20 @@ def _read(config: DataConfig, seed: int) -> DatasetSplits:
 def table(path: str) -> Table:
     """Return the cells of a file, read again when it changes."""
     return _table(path, file_stamps(path))
+
+
+def read_error(path: str) -> str:
+    """Return why a file cannot be read, read again when it changes; empty if it can be."""
+    return _read_error(path, file_stamps(path))
+
+
+@st.cache_data(max_entries=1000, show_spinner=False)
+def _read_error(path: str, stamps: FileStamps) -> str:
+    try:
+        table(path)
+    except BscError as error:
+        return str(error)
+    return ""
 
 
 @st.cache_resource(max_entries=4, show_spinner="Reading the file …")

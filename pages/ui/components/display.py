@@ -273,7 +273,8 @@ def error_box(error: BscError | str, title: str = "Error") -> DeltaGenerator:
     """Draw the message of an error in a box and return the box."""
     box = st.container(border=True)
     box.markdown(f":material/error: **{title}**")
-    box.text(cell(users.without_paths(_without_upload_folder(str(error)))))  # a message may quote a long text of a file
+    text = users.without_paths(_without_upload_folder(str(error)))
+    box.text("\n".join(map(cell, text.splitlines())))  # a message may quote a long text of a file
     return box
 
 

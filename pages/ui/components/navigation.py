@@ -9,7 +9,7 @@ from streamlit.navigation.page import StreamlitPage
 
 from bsc_core import formatting
 from bsc_core.config import setting_name
-from pages.ui.components import turns, users
+from pages.ui.components import config_form, turns, users
 
 THROUGH_APP = "through_app"  # session key: app.py runs the current page
 LOGO = Path(__file__).parents[1] / "logo.svg"
@@ -40,6 +40,7 @@ VALUES = {  # current parameter -> its old values -> current values
         "Win and loss": "Results",
         "Ten sentences": "Similarity of ten sentences",
     },
+    "train.tab": {"Seeds and checkpoints": "Checkpoints"},
     "runs.sweep.part": {"Parallel coordinates": "Metric by setting"},
     "batches.measure": {"groups in a single batch": "groups that are complete in one batch"},
     "embeddings.way": {"Beside": "Side by side", "Moving": "Animated"},
@@ -93,7 +94,8 @@ def _current_value(name: str, value: str) -> str:
         return formatting.metric_name(value)  # such as MRR for mrr
     if name in ("filter", "group_by"):  # a config key and perhaps its value
         key, separator, rest = value.partition(": ")
-        return f"{setting_name(key)}{separator}{rest}"
+        titled = {"Encoder": "encoder.name", "Loss": "loss.name"}.get(name := setting_name(key), "")
+        return f"{name}{separator}{config_form.value_title(titled, rest)}"
     if name.startswith("retrieval.causes."):  # a cause and its number of errors
         cause, separator, count = value.partition(" · ")
         return f"{CAUSES.get(cause, cause)}{separator}{count}"

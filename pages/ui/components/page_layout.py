@@ -13,10 +13,9 @@ from streamlit.errors import StreamlitAPIException, StreamlitPageNotFoundError
 from bsc_core.config import DataConfig
 from bsc_core.errors import BscError
 from bsc_core.figures import theme
-from pages.ui.components import data_cache, display, navigation, run_data, sidebar_jobs, url, users
+from pages.ui.components import config_form, data_cache, display, navigation, run_data, sidebar_jobs, url, users
 from pages.ui.components.browser.mount import acknowledge_clicks
 
-ENCODERS = {"bundled": "Bundled (all-MiniLM-L6-v2)", "static": "Static (fast)"}
 NO_RUN = "none"
 CONTEXT = ("dataset", "encoder", "run")
 DEFAULTS = {"dataset": data_cache.SAMPLE, "encoder": "bundled", "run": NO_RUN}
@@ -126,9 +125,9 @@ def context_bar(names: Sequence[str]) -> Context:
     """Draw the selections of the context bar with these names, of CONTEXT, and return the context."""
     runs = [NO_RUN, *(run.id for run in data_cache.run_store().list()[:MAX_RUNS])]
     choices = data_cache.datasets()
-    options = {"dataset": list(choices), "encoder": list(ENCODERS), "run": runs}
+    options = {"dataset": list(choices), "encoder": list(config_form.ENCODERS), "run": runs}
     labels = data_cache.dataset_labels(choices)
-    shown = {"dataset": labels, "run": data_cache.run_names(runs[1:])}
+    shown = {"dataset": labels, "encoder": config_form.ENCODERS, "run": data_cache.run_names(runs[1:])}
     context: dict[str, str] = st.session_state.setdefault("context", {})
     if url.is_history_navigation():  # the URL has every selection that is not the default
         for name in set(CONTEXT).difference(st.query_params):
@@ -232,7 +231,7 @@ def _fixed_by_run(name: str, context: dict[str, str]) -> str | None:
         return None
     if config is None:
         return None
-    value = config.encoder.name if name == "encoder" else config.data.train
+    value = config_form.value_title("encoder.name", config.encoder.name) if name == "encoder" else config.data.train
     return Path(value).name if Path(value).is_absolute() else value
 
 

@@ -1,6 +1,5 @@
 """Active jobs at the end of the sidebar, each with a link to its run."""
 
-import re
 import time
 from pathlib import Path
 
@@ -8,7 +7,7 @@ import streamlit as st
 from streamlit.errors import StreamlitPageNotFoundError
 
 from bsc_core import formatting
-from bsc_core.runs import MEMBER, Run, RunStatus, short_id
+from bsc_core.runs import Run, RunStatus, short_id
 from pages.ui.components import data_cache, turns, users
 
 ACTIVE = ("running", "stopping", "starting", "queued")  # in display order
@@ -53,7 +52,7 @@ def _jobs(refreshing: bool) -> None:
     if not active:
         st.caption("No run is active.")
     for run, status in active[:SHOWN]:
-        done = f"{min(99, 100 * status.step // status.steps)}%" if status.steps else status.state
+        done = f"{status.percent}%" if status.steps else status.state
         left = f", {formatting.duration(status.eta_seconds)} left" if status.eta_seconds else ""
         icon = ":material/schedule:" if status.state == "queued" else ":material/progress_activity:"
         about = f"{short_id(run.id)}: {status.state}{left}"
@@ -68,8 +67,11 @@ def _jobs(refreshing: bool) -> None:
 
 
 def label(done: str, run_id: str) -> str:
-    """Return `30% · …9907-001` for a run of a group, and otherwise as much of the end of the run id as fits."""
-    name = re.sub(rf"^({MEMBER})-.+", r"…\1", short_id(run_id))
+    """Return `30% · warmup 001` for a run of a group, and otherwise as much of the end of the run id as fits."""
+    name, *member = short_id(run_id).split(" ")
+    if member:
+        left = WIDE - len(f"{done} ·  {member[0]}")
+        return f"{done} · {formatting.shorten(name[:-5] or name, left)} {member[0]}"
     text = f"{done} · {name}"
     parts = name.split("-")[1:]
     while parts and len(text) > WIDE:

@@ -120,7 +120,7 @@ def form(
     fields = {section: (*generator.fields, *generator.more, *(of_methods if kind == "negatives" else ()))}
     linked = _linked(section, fields[section])
     if linked is not None or not st.session_state.get(f"{key}.filled"):
-        has_encoder = "encoder" in generator.fields and encoder in page_layout.ENCODERS
+        has_encoder = "encoder" in generator.fields and encoder in config_form.ENCODERS
         default = DEFAULTS.get(kind, {}) | ({"encoder": encoder} if has_encoder else {})
         default |= {"first_rank": usual_rank(documents)} if kind == "negatives" and documents else {}
         config_form.fill(key, fields, {section: values.get(kind) or default})

@@ -1,19 +1,22 @@
 """Import form: uploaded files, local paths and datasets of the Hugging Face Hub."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import streamlit as st
 
+from bsc_core import formatting
 from bsc_core.config import ExamplesConfig
 from bsc_core.data import Table, guess_columns, guess_corpus_columns
 from bsc_core.data.io.sources import is_hub_id
 from bsc_core.data.schema.columns import guess_sentence_columns
-from bsc_core.errors import ColumnError
+from bsc_core.errors import BscError, ColumnError, InputError
 from pages.ui.components import data_cache, display, url
 from pages.ui.data import column_mapping, generate, uploads
 
 OPEN = "data.import."
+MAX_ERRORS = 10  # shown files that cannot be read
 KINDS = {"pairs": "Pairs of texts", "sentences": "Sentences with classes"}
 
 
@@ -51,8 +54,7 @@ def draw() -> bool:
             )
             return False
         with display.show_errors(stop=False):
-            saved = [uploads.save_file(file.name, file.getvalue()) for file in files]
-            sources = [*map(str, saved), *(uploads.check_source(path) for path in paths)]
+            sources = _sources([*files, *paths])
             values: dict[str, Any] = {"train": sources[0], "mix": tuple(sources[1:])}
             if corpus or corpus_path:
                 path = (
@@ -61,14 +63,37 @@ def draw() -> bool:
                 values["corpus"] = str(path)
                 table = data_cache.table(values["corpus"])
                 values["corpus_columns"] = guess_corpus_columns(table.names, table.examples(20)).model_dump()
-            one_upload = len(sources) == 1 and bool(saved)
-            label = _without_suffixes(saved[0].name) if saved else dataset_name(sources[0])
+            one_upload = len(sources) == 1 and bool(files)
+            label = _without_suffixes(Path(sources[0]).name) if files else dataset_name(sources[0])
             label += f" and {len(sources) - 1} more" if len(sources) > 1 else ""
-            _form(saved[0].parent if one_upload else uploads.folder_for(*sources), values, label)
+            _form(Path(sources[0]).parent if one_upload else uploads.folder_for(*sources), values, label)
     with st.container(horizontal=True, vertical_alignment="center"):
         st.button("Discard the import", key="data.discard", on_click=column_mapping.close_import)
         st.caption("The selected dataset is hidden during an import.", width="content")
     return True
+
+
+def _sources(given: Sequence[Any]) -> list[str]:
+    """Return the path or Hub id of each uploaded file, path and Hub id.
+
+    Raises:
+        InputError: Some cannot be read; the message has one line for each.
+    """
+    sources, errors = [], []
+    for source in given:
+        try:
+            is_path = isinstance(source, str)
+            path = uploads.check_source(source) if is_path else str(uploads.save_file(source.name, source.getvalue()))
+            if len(given) > 1 and (error := data_cache.read_error(path)):
+                errors.append(error)
+            sources.append(path)
+        except BscError as error:
+            errors.append(str(error))
+    if errors:
+        others = len(errors) - MAX_ERRORS
+        more = [f"and {formatting.plural(others, 'other file')} with errors"] if others > 0 else []
+        raise InputError("\n".join([*errors[:MAX_ERRORS], *more]))
+    return sources
 
 
 def dataset_name(source: str) -> str:

@@ -100,7 +100,8 @@ def is_filtered(data: DatasetSplits, finding: AuditFinding) -> bool:
 
 
 def source(data: DatasetSplits) -> None:
-    """Draw the rows read from each file, the rejected rows with their reasons, and the first pairs."""
+    """Draw the pairs and the rows read from each file; above the pairs, the rejected rows with their reasons."""
+    of_rows = st.container()
     files = [
         {
             "File": _file_name(report.source),
@@ -136,7 +137,9 @@ def source(data: DatasetSplits) -> None:
             key="data.rejected",
             alt="Rejected rows with line, field and reason",
         )
-    _draw_rows(data)
+        of_rows = st.container()
+    with of_rows:
+        _draw_rows(data)
 
 
 def _draw_rows(data: DatasetSplits) -> None:
@@ -192,7 +195,7 @@ def _file_name(source: str) -> str:
 
 def pairs_table(dataset: PairDataset, rows: range | Ids, *, key: str) -> None:
     """Draw rows of a dataset as a table, in pages of ROWS_SHOWN rows; texts are shown character by character."""
-    pages, page = -(-len(rows) // ROWS_SHOWN), 1
+    pages, page, of_table = -(-len(rows) // ROWS_SHOWN), 1, st.container()
     if pages > 1:
         page = st.pagination(pages, **url.bound(f"{key}.{PAGE}", range(1, pages + 1)))
     ids = list(rows[(page - 1) * ROWS_SHOWN : page * ROWS_SHOWN])
@@ -213,7 +216,9 @@ def pairs_table(dataset: PairDataset, rows: range | Ids, *, key: str) -> None:
     if dataset.negative is not None:
         table["negative"] = cells(dataset.negative)
     label = st.column_config.NumberColumn(format="%.2f", width="small")
-    st.dataframe(table, hide_index=True, height=280, key=key, column_config={"label": label}, alt="Pairs of texts")
+    of_table.dataframe(
+        table, hide_index=True, height=280, key=key, column_config={"label": label}, alt="Pairs of texts"
+    )
 
 
 def finding_text(*findings: AuditFinding, filtered: bool = False) -> None:

@@ -178,10 +178,9 @@ def _pca_maps(key: str, _files: list[Any], _rows: np.ndarray) -> map_task.Maps:
     return map_task.Maps(_rows, points, list(map(neighborhood_preservation, arrays, points)))
 
 
-def _draw_progress(folder: Path, expected_seconds: float, is_late: bool) -> None:
-    """Draw the progress of UMAP; rerun the page when the map is ready, or late, which the title then says."""
-    became_late = not is_late and background_task.elapsed_seconds(folder) > expected_seconds
-    if became_late or map_task.is_ready(folder):
+def _draw_progress(folder: Path, expected_seconds: float) -> None:
+    """Draw the progress of UMAP; rerun the page when the map is ready."""
+    if map_task.is_ready(folder):
         st.rerun(scope="app")
     display.task_progress(
         folder,
@@ -207,8 +206,7 @@ def draw_notes(data: MapData, layout: map_task.Maps, umap_folder: Path | None) -
             )
         else:
             seconds = map_task.expected_seconds(len(layout.rows), len(data.frames))
-            is_late = background_task.elapsed_seconds(umap_folder) > seconds
-            turns.fragment(_draw_progress, run_every=POLL_INTERVAL)(umap_folder, seconds, is_late)
+            turns.fragment(_draw_progress, run_every=POLL_INTERVAL)(umap_folder, seconds)
 
 
 def draw_maps(
@@ -290,11 +288,8 @@ def frame(
     names = " and ".join(one.name[0].lower() + one.name[1:] for one in data.ends)
     shown = method.upper()
     if umap_folder is not None:
-        seconds = map_task.expected_seconds(len(layout.rows), len(data.frames))
-        left = seconds - background_task.elapsed_seconds(umap_folder)
         failed = background_task.read_progress(umap_folder).error
-        soon = f"UMAP in about {formatting.duration(left)}" if left > 0 else "UMAP is still being computed"
-        soon = "UMAP is ready" if map_task.is_ready(umap_folder) else soon
+        soon = "UMAP is ready" if map_task.is_ready(umap_folder) else "UMAP is being computed"
         shown = "PCA" if failed else f"PCA; {soon}"
     title = f"{formatting.plural(len(layout.rows), 'text')}, {names} ({shown})"
     if number_selected is not None:

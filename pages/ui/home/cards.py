@@ -15,7 +15,7 @@ from bsc_core.errors import BscError
 from bsc_core.figures.batches import plans, softmax
 from bsc_core.lab.presets import thumbnails
 from bsc_core.runs import Run, RunStore, new_run_id, short_id
-from pages.ui.components import data_cache, display, launch_once, page_layout, run_data, users
+from pages.ui.components import config_form, data_cache, display, launch_once, page_layout, run_data, users
 from pages.ui.data import import_form
 
 RECENT_RUNS, SHOWN_RUNS = 50, 6
@@ -120,7 +120,7 @@ def _settings_table(config: RunConfig) -> list[dict[str, str]]:
     training, batching, loss = config.training, config.batching, config.loss
     rate = formatting.number(training.learning_rate)
     rows = {
-        "Encoder": page_layout.ENCODERS.get(config.encoder.name, config.encoder.name),
+        "Encoder": config_form.value_title("encoder.name", config.encoder.name),
         "Batches": f"{batching.strategy}, groups of {batching.group_size}, {training.batch_size} pairs each",
         "Loss": f"batch softmax, temperature {loss.temperature:g}",
         "Training": f"{formatting.plural(training.epochs, 'epoch')}, learning rate {rate}",
@@ -162,7 +162,7 @@ def _table_row(run: Run) -> dict[str, Any]:
     return {
         "Run": short_id(run.id),
         "State": status.state,
-        "Progress": 100 if status.state == "done" else int(100 * status.progress),
+        "Progress": status.percent,
         "Time left": left,
         "Best on dev": best,
         "Age": formatting.duration(max(0.0, time.time() - status.created)),

@@ -40,7 +40,7 @@ TRAINING_TABS = {
     "Optimizer": OPTIMIZER,
     "Length": ("max_steps", "early_stopping_patience", "early_stopping_general_loss", "merge_with_start"),
     "Memory and speed": MEMORY,
-    "Seeds and checkpoints": ("seeds", "report_to", "save_total_limit", "save_steps"),
+    "Checkpoints": ("report_to", "save_total_limit", "save_steps"),
 }
 EVALUATION = ("metric", "k", "each_epoch", "general", "epoch_texts")
 FIELDS = {  # section: every field that has a widget
@@ -53,7 +53,7 @@ FIELDS = {  # section: every field that has a widget
         *("graph_neighbors", "skip_ranks", "refresh", "refresh_epochs", "keep_groups", "no_duplicates"),
         *SOURCES,
     ),
-    "training": (*SHOWN["training"], *chain.from_iterable(TRAINING_TABS.values())),
+    "training": (*SHOWN["training"], "seeds", *chain.from_iterable(TRAINING_TABS.values())),
     "evaluation": EVALUATION,
 }
 
@@ -175,6 +175,7 @@ def _copy_lab_settings() -> None:
 
 def _draw_training() -> None:
     draw_fields("training", SHOWN["training"])
+    draw_fields("training", ["seeds"])
     if not _more("training"):
         return
     titles = [*TRAINING_TABS, "Evaluation"]

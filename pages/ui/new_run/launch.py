@@ -95,7 +95,10 @@ def _draw_runs(config: RunConfig, sweep: SweepConfig | None) -> None:
     over = tuple(sweep.over) if sweep else ()
     runs = [about for _, _, about in group_members(run_configs(config, sweep), "run", over)]
     rows = [
-        {setting_name(key): config_form.format_setting(value) for key, value in run["setting"].items()}
+        {
+            setting_name(key): config_form.format_setting(config_form.value_title(key, value))
+            for key, value in run["setting"].items()
+        }
         | {"Seed": run["seed"]}
         for run in runs
     ]

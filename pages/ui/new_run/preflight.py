@@ -8,31 +8,40 @@ from pathlib import Path
 import streamlit as st
 
 from bsc_core import background_task, formatting
-from bsc_core.config import RunConfig
+from bsc_core.config import RunConfig, flatten, setting_name
 from bsc_core.errors import BscError, InputError, RunNotFoundError
 from bsc_core.jobs.local.processes import worker_environment
 from bsc_core.paths import cache_folder
 from bsc_core.preflight import STEPS, Preflight
-from pages.ui.components import data_cache, display, turns, users
+from pages.ui.components import config_form, data_cache, display, turns, users
 from pages.ui.data import uploads
 from pages.ui.new_run.config_summary import format_bytes
 
 POLL_INTERVAL = "1s"
 MAX_FOLDERS = 40
 STATE = "train.preflight"  # folder of the preflight that this session runs
+SAME_COST = (  # keys that change neither time, memory nor disk space
+    *("name", "evaluation.metric", "loss.temperature", "loss.bsc.temperature"),
+    *(
+        f"training.{name}"
+        for name in (
+            *("seed", "seeds", "report_to", "learning_rate", "warmup_ratio", "schedule", "weight_decay"),
+            *("max_grad_norm", "temperature_learning_rate", "head_learning_rate"),
+        )
+    ),
+)
 
 
 def preflight_folder(config: RunConfig) -> Path:
-    """Return the folder of a config's preflight; it depends on settings, data files, runs folder and user."""
-    training = config.training.model_copy(update={"seeds": ()})
-    settings = config.model_copy(update={"name": "", "training": training}).model_dump_json()
+    """Return the folder of a preflight; it depends on what the cost does: settings, data files, runs folder, user."""
+    settings = {key: value for key, value in flatten(config).items() if key not in SAME_COST}
     stamps = data_cache.data_stamps(config.data), data_cache.file_stamps(config.encoder.name)
     key = json.dumps([settings, *stamps, str(data_cache.run_store().root), users.current_user().name])
     return cache_folder() / "preflight" / hashlib.sha256(key.encode()).hexdigest()[:20]
 
 
 def load_preflight(config: RunConfig) -> Preflight | None:
-    """Return the preflight of exactly this config; None if there is none."""
+    """Return the preflight of a config of the same cost; None if there is none."""
     report = background_task.read_result(preflight_folder(config))
     try:
         return None if report is None else Preflight.from_report(report)
@@ -136,7 +145,10 @@ def _draw_result(result: Preflight, config: RunConfig, runs: int, time_factor: f
     age = time.time() - (preflight_folder(config) / background_task.RESULT_FILE).stat().st_mtime
     when = "just now" if age < 60 else f"{formatting.duration(age)} ago"
     with st.container(horizontal=True, vertical_alignment="center"):
-        st.caption(f"{time_sentence(result)} Measured {when} on {result.device} in {result.precision}.")
+        sentences = [f"{time_sentence(result)} Measured {when} on {result.device} in {result.precision}."]
+        if others := other_settings(config):
+            sentences.append(f"It was measured with {display.escaped(others)}, which does not change the cost.")
+        st.caption(" ".join(sentences))
         _restart_button("Run again", config)
     warnings = list(result.warnings)
     if runs > 1 and result.disk_bytes * runs > 0.9 * result.disk_free_bytes:
@@ -144,6 +156,18 @@ def _draw_result(result: Preflight, config: RunConfig, runs: int, time_factor: f
         warnings.append(f"These runs may fill the disk ({free} free). Save one checkpoint per run, or delete runs.")
     for warning in warnings:
         st.markdown(f":orange[:material/info:] {display.escaped(warning)}")
+
+
+def other_settings(config: RunConfig) -> str:
+    """Return the settings of the preflight that differ from those of the config: `Temperature = 0.1, Seed = 0`."""
+    try:
+        request = json.loads((preflight_folder(config) / background_task.REQUEST).read_text(encoding="utf-8"))
+        measured = flatten(RunConfig.model_validate(request["config"]))
+    except (OSError, ValueError, KeyError, TypeError):  # of an earlier version, or damaged
+        return ""
+    settings, keys = flatten(config), [key for key in SAME_COST if key not in ("name", "training.seeds")]
+    different = [key for key in keys if measured.get(key) != settings.get(key)]
+    return ", ".join(f"{setting_name(key)} = {config_form.format_setting(measured.get(key))}" for key in different)
 
 
 def time_sentence(result: Preflight) -> str:

@@ -6,7 +6,6 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from bsc_core.config import RunConfig, SweepConfig, setting_name
-from bsc_core.losses.catalog import CATALOG
 from bsc_core.presets.catalog import FAMILIES, PRESETS, family_of, suggested
 from bsc_core.reproduction.findings import measured_gain
 from pages.ui.components import config_form, data_cache, display, page_layout, url
@@ -16,6 +15,7 @@ from pages.ui.new_run.form import FIELDS, FROM_AUDIT, LORA
 from pages.ui.new_run.sweep_form import PAGE
 
 PRESET, FAMILY, FITTING, SOURCE = f"{PAGE}.preset", f"{PAGE}.family", f"{PAGE}.fitting", f"{PAGE}.source"
+CHANGED = f"{PAGE}.changed"  # session key: the preset and the settings that differ from it
 
 
 def draw(context: page_layout.Context, summary: DataSummary) -> DeltaGenerator:
@@ -95,7 +95,8 @@ def _drop_batches() -> None:
 
 
 def _fill(preset: str, context: page_layout.Context) -> None:
-    st.session_state.pop(FROM_AUDIT, None)
+    for name in (FROM_AUDIT, CHANGED):
+        st.session_state.pop(name, None)
     values = start_values(preset, context)
     lora = values.get("encoder", {}).get("lora")
     config_form.fill(PAGE, FIELDS, {**values, LORA: lora})
@@ -112,16 +113,22 @@ def write_link(
     """Write the settings that differ from the preset into the URL, and draw them in the cell."""
     preset = st.session_state[PRESET]
     changed = link.write(config, sweep, preset_values(preset, context), fitting=st.session_state[FITTING])
+    titled = {key: config_form.value_title(key, value) for key, value in changed.items()}
+    st.session_state[CHANGED] = preset, ", ".join(f"{setting_name(key)} = {value}" for key, value in titled.items())
+    draw_changed(cell)
     if changed:
-        if loss := CATALOG.get(changed.get("loss.name", "")):
-            changed["loss.name"] = loss.title
-        settings = ", ".join(f"{setting_name(key)} = {value}" for key, value in changed.items())
-        cell.caption(f"Changed from the preset: {display.escaped(settings)}")
         sent = page_layout.sent_settings()
         if "batching" in sent and not _is_complete(sent):
             row = cell.container(horizontal=True, vertical_alignment="center")
             row.caption("The batch settings are those of the Batches page.", width="content")
             row.button("Use those of the preset", key=f"{PAGE}.drop_batches", type="tertiary", on_click=_drop_batches)
+
+
+def draw_changed(cell: DeltaGenerator) -> None:
+    """Draw the settings that differ from the preset, as they last were valid."""
+    preset, settings = st.session_state.get(CHANGED, ("", ""))
+    if settings and preset == st.session_state[PRESET]:
+        cell.caption(f"Changed from the preset: {display.escaped(settings)}")
 
 
 def start_values(preset: str, context: page_layout.Context) -> config_form.Values:

@@ -22,7 +22,7 @@ from bsc_core.figures.evaluation import ranks
 from bsc_core.neighbors import TextRows
 from bsc_core.runs import Run
 from bsc_core.types import Ids
-from pages.ui.components import data_cache, display, page_layout, run_data, turns, url
+from pages.ui.components import config_form, data_cache, display, page_layout, run_data, turns, url
 
 TOP, TOP_OF_EXAMPLE = 10, 4
 WIDE_ROW = 48  # pixels: height of a table row with two lines of text
@@ -184,19 +184,19 @@ def select_models(run: Run, cells: Sequence[DeltaGenerator]) -> ModelPair | None
 
 def select_encoders(context: page_layout.Context, cell: DeltaGenerator) -> ModelPair:
     """Return the encoder of the context bar and another one that is selected in a cell, or twice the same."""
-    names = [name for name in page_layout.ENCODERS if name != context.encoder]
+    names = [name for name in config_form.ENCODERS if name != context.encoder]
     other = cell.selectbox(
         "Compare with",
         names,
         index=None,
-        format_func=lambda name: page_layout.ENCODERS.get(name, name),
+        format_func=lambda name: config_form.ENCODERS.get(name, name),
         accept_new_options=True,
         placeholder="No second encoder",
         help="A folder, a Hugging Face ID, or run:ID for the model of a run.",
         **url.bound(SECOND),
     )
     first, second = (
-        run_data.EncoderModel(context.dataset_key, name, page_layout.ENCODERS.get(name, name))
+        run_data.EncoderModel(context.dataset_key, name, config_form.ENCODERS.get(name, name))
         for name in (context.encoder, other or context.encoder)
     )
     for model in (first, second):
@@ -483,7 +483,7 @@ def _draw_query(search: Search, query: str, name: str, top: int, position: int |
     figure = ranks.rank_lines(shown.left, shown.right, names)
     st.html(STYLE)
     alt = f"First {top} documents of {names[0]} and {names[1]}; lines connect a document's ranks"
-    title = f"First {top} documents of each model; a number is the rank in the list of the other model"
+    title = f"First {top} documents of each model"
     with st.container(key=f"both.{name}"):
         display.figure(figure, alt=alt, name=name, title=title, data=_rows(results, names))
         with st.container(key=f"lines.{name}"):

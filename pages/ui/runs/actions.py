@@ -13,11 +13,11 @@ from bsc_core.runs import Run, RunStatus, short_id
 from bsc_core.users import run_access, share_run
 from pages.ui.components import data_cache, display, page_layout, users
 from pages.ui.data import uploads
-from pages.ui.runs import table, trash
+from pages.ui.runs import queue, table, trash
 
 NO_CHECKPOINT = "It saved no checkpoint, so it cannot be resumed; duplicate it to train from the start."
 AGAIN = "Queues the run again, as a new run with the same settings and in the same group."
-STOP_ERROR, STOPPED = "runs.stop.error", "runs.stop.done"  # session keys
+STOP_ERROR, STOPPED, RESUMED = "runs.stop.error", "runs.stop.done", "runs.resume.done"  # session keys
 SECTIONS = ("encoder", "batching", "loss", "training", "evaluation")
 
 
@@ -88,11 +88,13 @@ def _stop_all(runs: Sequence[Run]) -> None:
 
 
 def _draw_outcome() -> None:
-    """Draw the error or the message of the last stop."""
+    """Draw the error or the message of the last action."""
     if (error := st.session_state.pop(STOP_ERROR, None)) is not None:
         display.error_box(error)
     if (message := st.session_state.pop(STOPPED, None)) is not None:
         st.toast(message, icon=":material/stop:")
+    if (message := st.session_state.pop(RESUMED, None)) is not None:
+        st.toast(message, icon=":material/play_arrow:")
 
 
 def is_hanging(run: Run, status: RunStatus) -> bool:
@@ -126,6 +128,8 @@ def _resume(run: Run) -> None:
     uploads.check_config(run.config())  # what the run reads may no longer be shared
     with users.admit_launch(run.id, 1, run.config().training.threads):
         resumed = jobs.resume(data_cache.run_store(), run)
+    position = f" {queue.waiting_sentence(resumed)}." if resumed.status().state == "queued" else ""
+    st.session_state[RESUMED] = display.escaped(f"Resumed as {short_id(resumed.id)}.{position}")
     page_layout.switch_page("runs", run=resumed.id, **table.group_in_url(st.query_params.get(table.GROUP)))
 
 

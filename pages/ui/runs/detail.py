@@ -57,7 +57,8 @@ def _draw(run: Run) -> None:
 def _draw_head(run: Run, status: RunStatus) -> None:
     """Draw the status line, the actions, the progress bar and the error."""
     style = table.STATES[status.state]
-    st.header(display.escaped(short_id(run.id)), anchor=False)
+    title = st.container(horizontal=True, vertical_alignment="center")
+    title.header(display.escaped(short_id(run.id)), anchor=False, width="content")
     row = st.container(horizontal=True, vertical_alignment="center")
     row.badge(status.state, icon=style.icon, color=style.color)  # type: ignore[arg-type]
     following = table.continuation(run, status)
@@ -70,7 +71,7 @@ def _draw_head(run: Run, status: RunStatus) -> None:
     elif before is not None and not status.is_finished and _no_epoch_reaches(run, status, before):
         row.badge("no epoch as good as before training", icon=":material/trending_down:", color="orange")
     row.text(status_line(status, before=before) + continued)
-    actions.draw(run, status, st.container(), may_resume=following is None)
+    actions.draw(run, status, title, may_resume=following is None)
     if before is not None and before >= HIGHEST:
         st.caption(
             f":material/info: Before training, {formatting.metric_name(status.metric_name or '')} on dev is "
@@ -78,11 +79,11 @@ def _draw_head(run: Run, status: RunStatus) -> None:
             "corpus, so that each query searches more documents."
         )
     if not status.is_finished:
-        activity, progress = status.message or "Starting …", table.progress(status)
+        activity = status.message or "Starting …"
         if status.state == "queued":
             activity = queue.waiting_sentence(run)
-        done = f"{formatting.percent(progress)} of the steps · " if progress else ""
-        st.progress(progress, text=display.escaped(f"{done}{activity}"))
+        done = f"{status.percent}% of the steps · " if status.step else ""
+        st.progress(status.percent, text=display.escaped(f"{done}{activity}"))
         if status.state == "stopping":
             st.caption(stopping_note(run, status))
     if status.state == "stopped" and not run.evaluation("after"):

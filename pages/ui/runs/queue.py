@@ -121,16 +121,18 @@ def _may_stop(run_id: str) -> bool:
 
 
 def waiting_sentence(run: Run) -> str:
-    """Return what a queued run waits for: its turn, with its place in the queue, or something else."""
-    if reason := waiting_reason(run):
+    """Return what a queued run waits for: its turn, with its place in the queue and its message, or something else."""
+    reason, message = waiting_reason(run), run.status().message
+    if reason != message:
         return reason
     waiting: Sequence[str] = ()
     with suppress(BscError):  # the panel reports it
         waiting = jobs.Queue(data_cache.run_store().root).snapshot().waiting
     if run.id not in waiting:
-        return "Waits for its turn"
+        return message or "Waits for its turn"
     place, number = waiting.index(run.id) + 1, len(waiting)
-    return f"Waits for its turn: place {formatting.count(place)} of {formatting.count(number)} in the queue"
+    position = f"place {formatting.count(place)} of {formatting.count(number)} in the queue"
+    return f"{message} · {position}" if message else f"Waits for its turn: {position}"
 
 
 def waiting_reason(run: Run) -> str:

@@ -17,7 +17,7 @@ from bsc_core.errors import BscError
 from bsc_core.figures.runs.histograms import Histogram, histogram, read_ranges, write_ranges
 from bsc_core.figures.runs.parallel import format_value
 from bsc_core.runs import Run, without_resumed
-from pages.ui.components import data_cache, display, url, users
+from pages.ui.components import config_form, data_cache, display, url, users
 from pages.ui.components.browser.mount import range_histograms
 from pages.ui.new_run.config_summary import batching_fields
 
@@ -66,7 +66,9 @@ def _config(run: Run) -> tuple[str, Settings]:
         if not key.startswith(NOT_COLUMNS) and (key in used or not key.startswith("batching."))
     }
     ordered = {**{key: values[key] for key in MAIN_COLUMNS if key in values}, **values}
-    return config.data.model_dump_json(), {setting_name(key): format_value(ordered[key]) for key in ordered}
+    return config.data.model_dump_json(), {
+        setting_name(key): format_value(config_form.value_title(key, value)) for key, value in ordered.items()
+    }
 
 
 def _dataset_names(datasets: Mapping[str, DataConfig]) -> dict[str, str]:

@@ -16,7 +16,7 @@ from bsc_core.figures.runs import curves, parallel
 from bsc_core.runs import Run, short_id
 from pages.ui.comparison import metrics_table
 from pages.ui.comparison.settings import Setting, compare_settings
-from pages.ui.components import data_cache, display, run_data, url, users
+from pages.ui.components import config_form, data_cache, display, run_data, url, users
 from pages.ui.components.glossary import help_text
 from pages.ui.runs import actions, curve_controls, run_settings, table
 
@@ -245,7 +245,10 @@ def setting_rows(summary: Summary, intervals_: list[str]) -> list[dict[str, Any]
     """Return the settings as table rows, the best mean first, each with its interval."""
     metric = formatting.metric_name(summary["metric"] or "metric")
     return [
-        {setting_name(key): parallel.format_value(value) for key, value in cell["setting"].items()}
+        {
+            setting_name(key): parallel.format_value(config_form.value_title(key, value))
+            for key, value in cell["setting"].items()
+        }
         | {
             "Runs": len(cell["runs"]),
             "Seeds": parallel.format_value(cell["seeds"]),

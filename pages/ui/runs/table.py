@@ -26,7 +26,7 @@ TABLE_NUMBER = "runs.table.number"  # of the tables with other checked rows
 CLICKED = "runs.table.clicked"  # the run whose row was clicked first
 MAX_STEPS = 5_000  # that curves are drawn from
 MAX_TABLE, MAX_CURVES = 4_096, 48  # runs whose values of the table, and whose rows, are kept for all sessions
-HEIGHT, HEIGHT_WITH_RUN, HEADER, ROW = 398, 218, 38, 36  # pixels; the table keeps its height while it is clicked
+HEIGHT, HEIGHT_WITH_RUN, HEADER, ROW = 398, 146, 38, 36  # pixels; the table keeps its height while it is clicked
 MAX_COMPARED = 24
 METRIC_ORDER = ("mrr", "map", "spearman", "f1", "average_precision", "auc", "accuracy", "has_positive", "ndcg")
 NOT_METRICS = (
@@ -297,7 +297,7 @@ def _select_runs(ids: list[str]) -> list[str]:
     if not others:
         return [first]
     selected = st.multiselect(  # not bound to the URL, which would have the names that are shown
-        "Compare with",
+        "Runs to compare",
         others,
         key=COMPARE,
         format_func=data_cache.run_names(others).__getitem__,
@@ -375,7 +375,7 @@ def table_row(run: Run) -> dict[str, Any]:
     return {
         "Run": short_id(run.id),
         "State": state,
-        "Progress": 100 if status.state == "done" else int(100 * progress(status)),
+        "Progress": status.percent,
         "Step": step,
         "Time left": formatting.duration(status.eta_seconds) if active else "",
         "Dev by epoch": values if len(values) > 1 else [],
@@ -383,11 +383,6 @@ def table_row(run: Run) -> dict[str, Any]:
         "Group": short_id(status.group) if status.group else "",
         "Age": " ".join(formatting.duration(max(0.0, time.time() - status.created)).split()[:2]),  # its largest unit
     }
-
-
-def progress(status: RunStatus) -> float:
-    """Return the completed share of a run, in [0, 1]; below 1 until the model is evaluated after the last step."""
-    return status.progress if status.is_finished else min(status.progress, 0.99)
 
 
 def continuation(run: Run, status: RunStatus) -> Run | None:
