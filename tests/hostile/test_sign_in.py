@@ -653,8 +653,8 @@ def test_the_connections_of_an_address_are_limited(
         return [transport.abort.called for transport in transports]
 
     assert asyncio.run(connect_all()) == [limited, *[False] * 6]
-    assert asyncio.run(connect_all(0, 1, 3)) == [False, False, limited, *[False] * 4]
-    assert asyncio.run(connect_all(*range(5))) == [*[False] * 5, limited, False]  # only the new one has no user
+    assert asyncio.run(connect_all(0, 1)) == [False, False, limited, *[False] * 4]  # four of visitors
+    assert asyncio.run(connect_all(1, 2, 3, 4)) == [False, limited, *[False] * 5]  # four of a user
 
 
 def test_many_connections_wait_until_they_are_accepted() -> None:
@@ -714,6 +714,34 @@ def test_large_answers_to_a_link_of_students_wait_for_each_other(monkeypatch: py
     assert len(delays) == 8
     assert delays[:5] == [0.0] * 5
     assert delays[5:] == pytest.approx([1.0, 2.0, 3.0], abs=0.5)
+
+
+def test_a_link_of_students_has_a_limited_number_of_requests_at_a_time(tmp_path: Path) -> None:
+    keys = {name: add_user(tmp_path, name, role) for name, role in (("class", "student"), ("ben", "member"))}
+
+    async def request_all() -> list[int]:
+        is_read = asyncio.Event()
+
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            await is_read.wait()
+            await PlainTextResponse("a page")(scope, receive, send)
+
+        async def respond(name: str) -> int:
+            headers = [(b"cookie", f"{KEY_COOKIE}={keys[name]}".encode())]
+            scope = {"type": "http", "method": "GET", "path": "/", "query_string": b"", "headers": headers}
+            send = AsyncMock()
+            await middleware(scope, AsyncMock(), send)
+            return int(send.await_args_list[0].args[0]["status"])
+
+        middleware = SignIn(app, tmp_path)
+        waiting = [asyncio.ensure_future(respond("class")) for _ in range(rate_limits.MAX_UNANSWERED)]
+        of_member = asyncio.ensure_future(respond("ben"))
+        await asyncio.sleep(0)
+        refused = await respond("class")
+        is_read.set()
+        return [refused, *set(await asyncio.gather(*waiting)), await of_member, await respond("class")]
+
+    assert asyncio.run(request_all()) == [503, 200, 200, 200]
 
 
 @pytest.mark.parametrize("reads", [True, False])

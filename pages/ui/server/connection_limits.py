@@ -7,6 +7,7 @@ websocket, or compressed messages of a thousand times their size.
 import asyncio
 import re
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
@@ -40,7 +41,7 @@ class LimitedHttp(H11Protocol):
 
     No browser sends chunks. It also ends if its client hardly reads an answer, which the server keeps until it is read.
     It receives nothing while more than MAX_BEHIND bytes wait. If its address has MAX_CONNECTIONS others, the oldest of
-    them without a signed-in user ends, so that visitors do not keep out the users of their address.
+    the user with the most of them ends, so that nobody keeps out the others of an address. Visitors count as one user.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -73,13 +74,12 @@ class LimitedHttp(H11Protocol):
             same = [one for one in self.connections if one.client and network(one.client[0]) == own]
             still_open = [one for one in same if not one.transport.is_closing()]
             if len(still_open) > MAX_CONNECTIONS:
-                visitors = [one for one in still_open if isinstance(one, LimitedHttp) and one.is_of_visitor]
-                min(visitors, key=lambda one: one.made).transport.abort()  # this one is among them
-
-    @property
-    def is_of_visitor(self) -> bool:
-        """Whether the last request was not that of a signed-in user."""
-        return USER not in (self.scope or {})
+                by_user = defaultdict(list)
+                for one in still_open:
+                    if isinstance(one, LimitedHttp):  # not a websocket
+                        by_user[(one.scope or {}).get(USER)].append(one)
+                most = max(by_user.values(), key=len)
+                min(most, key=lambda one: one.made).transport.abort()
 
     def _may_receive(self) -> bool:
         return len(self.conn.trailing_data[0]) <= MAX_BEHIND

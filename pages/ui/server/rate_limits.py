@@ -14,7 +14,7 @@ import psutil
 from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse
 from starlette.status import WS_1013_TRY_AGAIN_LATER
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 STUDENTS_RATE, PAGE_RATE = (25.0, 150.0), (3.0, 20.0)  # messages of students per second, and at once
 OPENING_RATE = 5.0, 60.0  # pages of a link of students; they are refused if they would wait for more than MAX_DELAY
@@ -24,8 +24,8 @@ PROVIDER_RATE = 5.0, 60.0  # answers of the provider that an address sends, each
 REFUSED_RATE = 0.1, 0.0  # refused pages of a link of students: each waits, since its client tries again at once
 LARGE_ANSWER, LARGE_RATE = 2**20, (1.0, 5.0)  # bytes; answers of this size to a link of students
 MAX_DELAY = 10.0  # seconds that a request waits
-MAX_WAITING = 1_000  # requests of a limit that wait at a time; the next ones are refused
-MAX_WAITING_OF_ADDRESS = 100  # likewise, of an address, which leaves connections to its signed-in users
+MAX_WAITING = 100  # requests of a limit that wait at a time; the next ones are refused
+MAX_UNANSWERED = 200  # requests of a link of students at a time; with MAX_WAITING and pages, fewer than MAX_CONNECTIONS
 MAX_WAITING_BODY = 2**14  # bytes
 LOCAL_NETWORK = ipaddress.IPv6Network("fc00::/7")
 MAX_ADDRESSES = 1_000  # whose limits are stored
@@ -34,12 +34,11 @@ MAX_ADDRESSES = 1_000  # whose limits are stored
 class RateLimit:
     """Limit of how often something may happen: `burst` times at once, and then `rate` times per second.
 
-    Nothing waits for more than `most` seconds, so a limit is free again `most` seconds after its last event. At most
-    `max_waiting` requests wait.
+    Nothing waits for more than `most` seconds, so a limit is free again `most` seconds after its last event.
     """
 
-    def __init__(self, rate: float, burst: float, most: float = math.inf, *, max_waiting: int = MAX_WAITING) -> None:
-        self.rate, self.burst, self.most, self.max_waiting = rate, burst, most, max_waiting
+    def __init__(self, rate: float, burst: float, most: float = math.inf) -> None:
+        self.rate, self.burst, self.most = rate, burst, most
         self._left, self._last = burst, time.monotonic()
         self._waiting = 0
 
@@ -63,7 +62,7 @@ class RateLimit:
     async def wait(self, scope: Scope, receive: Receive, send: Send) -> Receive | None:
         """Count a request and wait for its turn, or refuse it.
 
-        It is refused if `max_waiting` others wait, its client leaves or its body has more than MAX_WAITING_BODY bytes,
+        It is refused if MAX_WAITING others wait, its client leaves or its body has more than MAX_WAITING_BODY bytes,
         since the server keeps each request that waits.
 
         Returns:
@@ -72,7 +71,7 @@ class RateLimit:
         if not (seconds := self.delay()):
             return receive
         received = None
-        if self._waiting < self.max_waiting:
+        if self._waiting < MAX_WAITING:
             self._waiting += 1
             try:
                 received = await _received(receive, seconds)
@@ -83,14 +82,18 @@ class RateLimit:
         if scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": WS_1013_TRY_AGAIN_LATER, "reason": "Too many requests."})
         else:
-            headers = {"Retry-After": str(round(MAX_DELAY)), "Connection": "close"}
-            await PlainTextResponse("Too many requests.", 503, headers)(scope, receive, send)
+            await _refuse(scope, receive, send)
         return None
 
     def _available(self) -> float:
         now = time.monotonic()
         passed, self._last = now - self._last, now
         return min(self.burst, self._left + passed * self.rate)
+
+
+async def _refuse(scope: Scope, receive: Receive, send: Send) -> None:
+    headers = {"Retry-After": str(round(MAX_DELAY)), "Connection": "close"}
+    await PlainTextResponse("Too many requests.", 503, headers)(scope, receive, send)
 
 
 async def _received(receive: Receive, seconds: float) -> Receive | None:
@@ -128,8 +131,7 @@ class AddressRateLimits:
         address = network(host) or host
         if address not in self._limits and len(self._limits) >= MAX_ADDRESSES:
             self._limits.pop(next(iter(self._limits)))
-        limit = RateLimit(self._rate, self._burst, MAX_DELAY, max_waiting=MAX_WAITING_OF_ADDRESS)
-        return self._limits.setdefault(address, limit)
+        return self._limits.setdefault(address, RateLimit(self._rate, self._burst, MAX_DELAY))
 
 
 @lru_cache(maxsize=4096)
@@ -172,12 +174,21 @@ class StudentRateLimits:
         self.refused = RateLimit(*REFUSED_RATE, MAX_DELAY)
         self._all, self._large = RateLimit(*STUDENTS_RATE), RateLimit(*LARGE_RATE)
         self._openings = RateLimit(*OPENING_RATE)
-        self._waiting_large = 0
-        self._pages = 0
+        self._waiting_large = self._unanswered = self._pages = 0
 
     def opening_delay(self) -> float | None:
         """Count a page that opens; return for how many seconds it has to wait, None if it is refused."""
         return self._openings.delay() if self._openings.backlog() <= MAX_DELAY else None
+
+    async def answer(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request; refuse it while MAX_UNANSWERED others are answered or their answers are not read."""
+        if self._unanswered >= MAX_UNANSWERED:
+            return await _refuse(scope, receive, send)
+        self._unanswered += 1
+        try:
+            await app(scope, receive, self.limit_answers(send))
+        finally:
+            self._unanswered -= 1
 
     def limit_answers(self, send: Send) -> Send:
         """Return a function that sends an answer, of LARGE_ANSWER or more bytes when few others were sent before."""
