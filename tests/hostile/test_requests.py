@@ -192,6 +192,8 @@ def test_too_many_cookies_are_removed(values: list[bytes]) -> None:
         (b"bsc_key=one; bsc_key=two; a=1", b" a=1"),
         (b"bsc_key=one; a=1; bsc_key=one", b"bsc_key=one; a=1; bsc_key=one"),
         (b"a=1; bsc_key=one", b"a=1; bsc_key=one"),
+        (b"bsc_key=one; bsc_key =two; a=1", b" a=1"),
+        (b"bsc_key=one; bsc_key\xa0=two; \x85bsc_key=two", b"bsc_key=one"),
     ],
 )
 def test_two_different_keys_of_one_request_sign_nobody_in(cookies: bytes, usable: bytes) -> None:

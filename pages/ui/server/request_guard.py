@@ -26,6 +26,7 @@ HOST = re.compile(r"(?P<name>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]*)?")
 OTHER_SITES = ("cross-site", "same-site")  # `Sec-Fetch-Site`; other ports of this machine are the same site
 STATIC_APP = "staticAppId"  # parameter with which Streamlit's page runs what another site sends, instead of this app
 MEDIA_PATH = "/media/"
+COOKIE_NAME = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 MAX_COOKIES, MAX_COOKIE_BYTES = 200, 2**15  # of a request; those of a browser for a host are fewer
 MAX_PART = 65_536  # bytes of an answer that are sent at a time: a connection that does not read gets no more
 RESPONSE_HEADERS = {
@@ -108,9 +109,17 @@ def _remove_unusable_headers(scope: Scope) -> None:
 
 
 def _usable_cookies(header: bytes) -> bytes:
-    cookies = [one for one in header.split(b";") if b"\\" not in one]
-    keys = {one.strip() for one in cookies if one.strip().startswith(f"{KEY_COOKIE}=".encode())}
-    return b";".join(one for one in cookies if len(keys) < 2 or one.strip() not in keys)
+    """Return the cookies with a usual name, without the keys if there are different ones.
+
+    Starlette removes more blanks around a name than those of ASCII, so another name can become that of the key.
+    """
+    cookies = [one for one in header.split(b";") if b"\\" not in one and COOKIE_NAME.fullmatch(_cookie_name(one))]
+    keys = {one.partition(b"=")[2].strip() for one in cookies if _cookie_name(one) == KEY_COOKIE.encode()}
+    return b";".join(one for one in cookies if len(keys) < 2 or _cookie_name(one) != KEY_COOKIE.encode())
+
+
+def _cookie_name(cookie: bytes) -> bytes:
+    return cookie.partition(b"=")[0].strip()
 
 
 def _with_headers(send: Send) -> Send:
