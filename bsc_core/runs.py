@@ -33,7 +33,7 @@ from bsc_core.config.messages import first_problem
 from bsc_core.config.section import ignore_deprecations
 from bsc_core.errors import ConfigError, ModelError, RunError, RunNotFoundError
 from bsc_core.files import FileStamp, as_json, atomic_write, check_regular, file_stamp, map_array, read_regular, sync
-from bsc_core.paths import expand
+from bsc_core.paths import cache_folder, expand
 from bsc_core.types import MAX_DIMENSIONS
 
 _RUN_ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9])?")
@@ -887,6 +887,32 @@ def _create_key(path: Path) -> None:
         draft.replace(path)
     draft.unlink(missing_ok=True)
     sync(path.parent)
+    trust(path.parent)
+
+
+def is_trusted(root: Path) -> bool:
+    """Whether this user created the key of a runs folder or started runs in it; True for a folder without a key."""
+    try:
+        return _key_digest(root) in _trusted_file().read_text(encoding="ascii").split()
+    except (OSError, ValueError):
+        return not (root / _KEY_FILE).exists()
+
+
+def trust(root: Path) -> None:
+    """Remember the key of a runs folder; without a cache folder that can be written, nothing is remembered."""
+    with suppress(OSError, ValueError):
+        if not is_trusted(root):
+            _trusted_file().parent.mkdir(parents=True, exist_ok=True)
+            with _trusted_file().open("a", encoding="ascii") as file:
+                file.write(f"{_key_digest(root)}\n")
+
+
+def _key_digest(root: Path) -> str:
+    return hashlib.sha256(read_regular(root / _KEY_FILE, _MAX_KEY_BYTES)).hexdigest()
+
+
+def _trusted_file() -> Path:
+    return cache_folder() / "runs_folders"
 
 
 def _signature(key: Path, name: str, values: Mapping[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,11 +11,13 @@ from torch import nn
 
 from bsc_core.encoders.tokens import TokenTable
 from bsc_core.errors import ConfigError
+from bsc_core.paths import cache_folder
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 BACKEND = "inductor"
+CACHES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")  # environment variables of torch
 
 
 def compile_encoder(model: SentenceTransformer, tokens: TokenTable) -> None:
@@ -29,6 +32,8 @@ def compile_encoder(model: SentenceTransformer, tokens: TokenTable) -> None:
     transformer = model.transformers_model
     if transformer is None:
         raise ConfigError("training.compile is true, and this encoder has no transformer to compile; set it to false")
+    for name in CACHES:  # the usual folders are in that of temporary files, where other users may put libraries
+        os.environ.setdefault(name, str(cache_folder() / "compiled"))
     options: dict[str, Any] | None = {"fallback_random": True} if BACKEND == "inductor" else None
     try:
         transformer.forward = torch.compile(transformer.forward, dynamic=True, backend=BACKEND, options=options)

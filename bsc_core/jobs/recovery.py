@@ -25,6 +25,7 @@ from bsc_core.runs import (
     Run,
     RunStatus,
     RunStore,
+    is_trusted,
     status_from_json,
 )
 
@@ -42,6 +43,7 @@ def reconcile(
 ) -> list[Run]:
     """Update the states of all runs from their processes, and start a supervisor if runs wait.
 
+    Waiting runs of the runs folder of the working folder are started only if this user created or used it before.
     A heartbeat older than `stale_seconds` is stale.
 
     Returns:
@@ -61,7 +63,8 @@ def reconcile(
                 ended += [run] if refresh_status(run, stale_seconds=stale_seconds).is_finished else []
         except Exception as error:  # whatever the files of a damaged run contain, the other runs are updated
             failure = JobError(f"run {run.id}: its state could not be updated ({error})")
-    ensure_supervisor(store, start=start)
+    if store.root != Path("runs").resolve() or is_trusted(store.root):  # the working folder may be of others
+        ensure_supervisor(store, start=start)
     empty_trash(store, older_than_seconds=TRASH_SECONDS)
     if failure is not None:
         raise failure

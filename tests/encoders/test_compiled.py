@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 
-from bsc_core.encoders import tokenize
+from bsc_core.encoders import compiled, tokenize
 from bsc_core.encoders.compiled import compile_encoder, is_compiled
 from bsc_core.encoders.forward import make_forward
 from bsc_core.encoders.forward.packed import PackedForward
@@ -20,15 +23,15 @@ def _eager_backend(monkeypatch):
 
 
 def test_vectors_gradients_and_dropout_equal_those_of_the_eager_encoder(tiny_model, tiny_encoder, texts):
-    compiled, tokens = load_folder(tiny_encoder, 16), tokenize(tiny_model, texts, 16)
+    changed, tokens = load_folder(tiny_encoder, 16), tokenize(tiny_model, texts, 16)
     torch.manual_seed(3)
     state = torch.get_rng_state()
-    compile_encoder(compiled, tokens)
+    compile_encoder(changed, tokens)
     assert torch.equal(torch.get_rng_state(), state)
-    assert all(parameter.grad is None for parameter in compiled.parameters())
-    assert (is_compiled(compiled), is_compiled(tiny_model)) == (True, False)
+    assert all(parameter.grad is None for parameter in changed.parameters())
+    assert (is_compiled(changed), is_compiled(tiny_model)) == (True, False)
     results = []
-    for model in (tiny_model, compiled):
+    for model in (tiny_model, changed):
         vectors = model(tokens.features(np.array([0, 2, 5])))["sentence_embedding"]
         vectors.square().mul(torch.arange(32.0)).sum().backward()
         results.append((vectors, dict(model.named_parameters())))
@@ -58,3 +61,10 @@ def test_a_compiler_error_is_reported_and_leaves_the_encoder_unchanged(tiny_mode
         compile_encoder(tiny_model, tokens)
     assert not is_compiled(tiny_model)
     assert tiny_model.encode(["soup"]).shape == (1, 32)
+
+
+def test_compiled_libraries_are_stored_in_the_cache_folder(tiny_model, texts, own_cache, monkeypatch):
+    for name in compiled.CACHES:
+        monkeypatch.delenv(name, raising=False)
+    compile_encoder(tiny_model, tokenize(tiny_model, texts, 16))
+    assert {Path(os.environ[name]).parent for name in compiled.CACHES} == {own_cache}

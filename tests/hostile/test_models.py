@@ -499,6 +499,7 @@ CASES: dict[str, tuple[Change, str]] = {
     "repeated shards": (repeated_shards, "has a tensor of another file"),
     "nested number": (edit_json("config.json", rope_scaling={"factor": 10**6}), "factor is 1000000"),
     "thousand layers": (edit_json("config.json", num_hidden_layers=1000), "num_hidden_layers is 1000"),
+    "random tokens": (edit_tokenizer(dropout=0.5), "a text has other vectors each time"),
     "long prefix of words": (
         edit_tokenizer(continuing_subword_prefix="x" * 10**6),
         "a long prefix or suffix of the parts of words",

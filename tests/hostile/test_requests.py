@@ -13,9 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import uvicorn
 from starlette.requests import HTTPConnection
+from uvicorn.server import ServerState
 
 from bsc_core.users import SHARED
+from pages.ui.server import connection_limits
+from pages.ui.server.connection_limits import ALLOWED_HOSTS, LimitedHttp
 from pages.ui.server.request_guard import MAX_PART, _remove_unusable_headers, _with_headers
 from tests.browser.serving import AppServer
 from tests.helpers.waiting import PATIENCE_SECONDS
@@ -57,6 +61,38 @@ def test_secrets_of_the_working_folder_set_no_environment_variables(
     command = [sys.executable, "-c", READ_SECRETS]
     ended = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, check=False)
     assert ended.stdout.strip() == expected, ended.stderr
+
+
+@pytest.mark.skipif(not connection_limits.CONNECTIONS[0].exists(), reason="needs the list of connections of Linux")
+@pytest.mark.parametrize(("variable", "status"), [(None, 403), (SHARED, 200), (ALLOWED_HOSTS, 200)])
+def test_other_system_users_cannot_open_an_app_that_is_not_shared(
+    monkeypatch: pytest.MonkeyPatch, variable: str | None, status: int
+) -> None:
+    for name in (SHARED, ALLOWED_HOSTS):
+        monkeypatch.delenv(name, raising=False)
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def request() -> int:
+        config, state = uvicorn.Config(app, lifespan="off"), ServerState()
+        config.load()
+        server = await asyncio.get_running_loop().create_server(lambda: LimitedHttp(config, state, {}), "127.0.0.1", 0)
+        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        status = int((await reader.readline()).split()[1])
+        writer.close()
+        server.close()
+        return status
+
+    assert asyncio.run(request()) == 200
+    user = os.getuid()
+    monkeypatch.setattr(connection_limits.os, "getuid", lambda: user + 1)  # the app's; that of the client is listed
+    monkeypatch.setattr(connection_limits, "SUPERUSER", user + 1)
+    if variable is not None:
+        monkeypatch.setenv(variable, "a")
+    assert asyncio.run(request()) == status
 
 
 def respond(server: AppServer, path: str, headers: dict[str, str]) -> http.client.HTTPResponse:

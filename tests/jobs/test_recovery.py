@@ -1,6 +1,7 @@
 """Recovery: runs without a process get a final state; live runs are not changed."""
 
 import os
+import shutil
 import signal
 import time
 from types import SimpleNamespace
@@ -166,3 +167,24 @@ def test_unqueued_runs_are_queued_again_oldest_first(store, config):
         create_run(RunStore(store.root, clock=lambda: 1000.0 + number), config, f"run-{4 - number}")  # noqa: B023
     reconcile(RunStore(store.root, clock=lambda: 2000.0), start=lambda store: None)
     assert Queue(store.root).waiting() == ["run-3", "run-2", "run-1"]
+
+
+def test_waiting_runs_of_a_working_folder_of_others_start_after_a_launch_there_only(
+    tmp_path, config, own_cache, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    started: list[RunStore] = []
+    store = RunStore(tmp_path / "runs")
+    launch(store, config, "one", start=lambda store: None)
+    shutil.rmtree(own_cache)  # as for a user who unpacks an archive of this folder
+    reconcile(store, start=started.append)
+    assert started == []
+    reconcile(RunStore(tmp_path / "runs" / ".." / "runs"), start=started.append)
+    assert started == []
+    unpause(store, start=started.append)
+    reconcile(store, start=started.append)
+    assert started == [store, store]
+    monkeypatch.chdir("/")
+    shutil.rmtree(own_cache)
+    reconcile(store, start=started.append)  # a folder that the user has named
+    assert len(started) == 3

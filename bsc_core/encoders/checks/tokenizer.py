@@ -80,6 +80,8 @@ def tokenizer_problem(tokenizer: dict[str, Any]) -> str | None:
     if len(lengths) > MAX_ADDED_TOKENS:
         return f"{len(lengths):,} added tokens, more than {MAX_ADDED_TOKENS:,}"
     model = tokenizer["model"]
+    if model.get("dropout"):
+        return "random tokens (dropout), so that a text has other vectors each time"
     vocabulary = model.get("vocab") or ()
     pieces = [len(piece[0]) for piece in vocabulary] if isinstance(vocabulary, list) else []
     if max(pieces, default=0) > MAX_PIECE or sum(pieces) > MAX_VOCABULARY:

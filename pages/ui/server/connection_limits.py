@@ -5,10 +5,13 @@ websocket, or compressed messages of a thousand times their size.
 """
 
 import asyncio
+import os
 import re
 import time
 from collections import defaultdict
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import h11
@@ -16,6 +19,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets import http11
 
+from bsc_core.users import SHARED
 from pages.ui.server.rate_limits import network
 
 ACCEPTED = 16  # connections that are accepted at a time, before anything else is done
@@ -29,6 +33,13 @@ USER = "bsc.user"  # key of the scope of a request of a signed-in user
 MAX_CONNECTIONS = 400  # of one address; those of this machine, such as a proxy, are not limited
 REQUEST_SECONDS = 60  # in which a client has to send a request, or MIN_SENT bytes of one, and to read MIN_READ bytes
 MIN_READ, MIN_SENT = 2**20, 2**16
+ALLOWED_HOSTS = "BSC_ALLOWED_HOSTS"  # environment variable: additional host names, separated by commas
+CONNECTIONS = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
+SUPERUSER = 0
+OTHER_USER = (
+    b"HTTP/1.1 403 Forbidden\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n"
+    b"This app belongs to another user of this machine. It can be shared with `bsc app --host`.\n"
+)
 REFUSAL = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 CLOSE_SECONDS = 10  # after which a websocket that is being closed ends, also if its client does not read
 
@@ -69,6 +80,10 @@ class LimitedHttp(H11Protocol):
         super().connection_made(CountingTransport(transport, self._may_receive))  # type: ignore[arg-type]
         self.made = self.loop.time()
         self._check = self.loop.call_later(REQUEST_SECONDS, self._end_if_unused, 0, 0, None)
+        if self.client and self.server and _is_of_another_user(self.client, self.server):
+            transport.write(OTHER_USER)
+            transport.close()
+            return
         own = network(self.client[0]) if self.client else None
         if own is not None:
             same = [one for one in self.connections if one.client and network(one.client[0]) == own]
@@ -112,6 +127,25 @@ class LimitedHttp(H11Protocol):
             waiting = read if unread else None
             state = (self._requests, self._received, waiting)
             self._check = self.loop.call_later(REQUEST_SECONDS, self._end_if_unused, *state)
+
+
+def _is_of_another_user(client: tuple[str, int], server: tuple[str, int]) -> bool:
+    """Whether another system user of this machine has connected to an app that is not shared, other than root.
+
+    Linux lists the connections of the machine with their users. With additional host names, a proxy of another user may
+    be in front of the app.
+    """
+    is_for_one = SHARED not in os.environ and ALLOWED_HOSTS not in os.environ
+    if not is_for_one or network(client[0]) is not None:
+        return False
+    ports, users = (f":{client[1]:04X}", f":{server[1]:04X}"), set()
+    for path in CONNECTIONS:
+        with suppress(OSError):
+            for line in path.read_text(encoding="ascii").splitlines()[1:]:
+                _, local, remote, *_, user = line.split(maxsplit=8)[:8]
+                if local.endswith(ports[0]) and remote.endswith(ports[1]):
+                    users.add(int(user))
+    return bool(users) and not users <= {os.getuid(), SUPERUSER}
 
 
 def _header_lines(received: bytes) -> int:

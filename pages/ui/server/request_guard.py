@@ -15,13 +15,13 @@ from starlette.responses import PlainTextResponse
 from starlette.status import WS_1008_POLICY_VIOLATION
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from pages.ui.server.connection_limits import ALLOWED_HOSTS
 from pages.ui.server.html_pages import SIGN_OUT
 from pages.ui.server.rate_limits import VISITORS_RATE, AddressRateLimits
 from pages.ui.server.sign_in import KEY_COOKIE, PROVIDER_SIGN_OUT
 
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
 ANY_ADDRESS = ("0.0.0.0", "::")
-ALLOWED_HOSTS = "BSC_ALLOWED_HOSTS"  # environment variable: additional host names, separated by commas
 HOST = re.compile(r"(?P<name>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]*)?")
 OTHER_SITES = ("cross-site", "same-site")  # `Sec-Fetch-Site`; other ports of this machine are the same site
 STATIC_APP = "staticAppId"  # parameter with which Streamlit's page runs what another site sends, instead of this app
