@@ -220,7 +220,7 @@ def check_same_result(run: Run, trained: tuple[RunConfig, dict[str, Any]]) -> No
     """Check that the run ends with the metrics, curve and model of the run in this process."""
     wait_until(lambda: run.status().is_finished, lambda: str(run.log_tail(20)), factor=2)
     status = run.status()
-    assert (status.state, status.error, status.exit_code) == ("done", None, 0), run.log_tail(20)
+    assert (status.state, status.error, status.exit_code) == ("done", None, 0), (status.error, run.log_tail(20))
     wait_until(lambda: run.read_json("result") is not None, "the result")  # a last poll may download it again
     result = run.read_json("result")
     for moment, splits in trained[1].items():
