@@ -140,7 +140,7 @@ def _is_of_another_user(client: tuple[str, int], server: tuple[str, int]) -> boo
         return False
     ports, users = (f":{client[1]:04X}", f":{server[1]:04X}"), set()
     for path in CONNECTIONS:
-        with suppress(OSError):
+        with suppress(OSError, ValueError):
             for line in path.read_text(encoding="ascii").splitlines()[1:]:
                 _, local, remote, *_, user = line.split(maxsplit=8)[:8]
                 if local.endswith(ports[0]) and remote.endswith(ports[1]):
