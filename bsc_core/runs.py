@@ -899,7 +899,7 @@ def is_trusted(root: Path) -> bool:
 
 
 def trust(root: Path) -> None:
-    """Remember the key of a runs folder; without a cache folder that can be written, nothing is remembered."""
+    """Remember the key of a runs folder; without a folder that can be written, nothing is remembered."""
     with suppress(OSError, ValueError):
         if not is_trusted(root):
             _trusted_file().parent.mkdir(parents=True, exist_ok=True)
@@ -912,7 +912,12 @@ def _key_digest(root: Path) -> str:
 
 
 def _trusted_file() -> Path:
-    return cache_folder() / "runs_folders"
+    """Return the file of the trusted keys: with the state of programs, which is not emptied as a cache is."""
+    if "BSC_CACHE" in os.environ:
+        return cache_folder() / "runs_folders"
+    from platformdirs import user_state_path
+
+    return user_state_path("bsc-lab", appauthor=False) / "runs_folders"
 
 
 def _signature(key: Path, name: str, values: Mapping[str, Any]) -> str:

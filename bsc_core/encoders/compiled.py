@@ -34,7 +34,9 @@ def compile_encoder(model: SentenceTransformer, tokens: TokenTable) -> None:
         raise ConfigError("training.compile is true, and this encoder has no transformer to compile; set it to false")
     for name in CACHES:  # the usual folders are in that of temporary files, where other users may put libraries
         os.environ.setdefault(name, str(cache_folder() / "compiled"))
-    options: dict[str, Any] | None = {"fallback_random": True} if BACKEND == "inductor" else None
+    options: dict[str, Any] | None = None
+    if BACKEND == "inductor":  # precompiled headers are in the folder of temporary files whatever CACHES are
+        options = {"fallback_random": True, "cpp_cache_precompile_headers": False}
     try:
         transformer.forward = torch.compile(transformer.forward, dynamic=True, backend=BACKEND, options=options)
         _run_once(model, tokens)

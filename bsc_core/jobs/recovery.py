@@ -1,12 +1,14 @@
 """Recovery of runs whose process ended without a final state, of unreadable statuses, and of unqueued runs."""
 
+import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from bsc_core.errors import JobError, RunError
+from bsc_core.errors import BscError, JobError, RunError
 from bsc_core.files import as_json
 from bsc_core.jobs.actions.launching import BACKEND, ensure_supervisor
 from bsc_core.jobs.actions.trash import TRASH_SECONDS, empty_trash
@@ -28,6 +30,7 @@ from bsc_core.runs import (
     is_trusted,
     status_from_json,
 )
+from bsc_core.users import SHARED
 
 STALE_SECONDS = 60.0
 REPAIR_SECONDS = 10.0
@@ -35,7 +38,17 @@ IDENTITY = ("pid", "process_created", "process_mark")  # what `process_fields` r
 OUT_OF_MEMORY = (
     "out of memory: lower training.batch_size, training.micro_tokens or encoder.max_seq_length, or close other programs"
 )
+NOT_TRUSTED = "waits: you have not used this runs folder before; start its runs with `bsc queue resume`"
 _KILLED = (-9, 137)  # SIGKILL as reported by Python and by a shell
+
+
+def _explain_waiting(store: RunStore) -> None:
+    """Say in the status of waiting runs why they do not start."""
+    for run_id in Queue(store.root).snapshot().waiting:
+        with suppress(BscError):
+            run = store.get(run_id)
+            if run.status().state == "queued" and run.status().message != NOT_TRUSTED:
+                run.update_status(message=NOT_TRUSTED)
 
 
 def reconcile(
@@ -54,7 +67,10 @@ def reconcile(
     """
     ended: list[Run] = []
     failure: Exception | None = None
+    trusted = store.root != Path("runs").resolve() or SHARED in os.environ or is_trusted(store.root)
     for run in reversed(store.list()):  # requeued oldest first
+        if not trusted and run.status().backend != "local":  # it can name a cluster of others
+            continue
         try:
             if not run.status().is_readable:
                 repair_status(run)
@@ -63,8 +79,10 @@ def reconcile(
                 ended += [run] if refresh_status(run, stale_seconds=stale_seconds).is_finished else []
         except Exception as error:  # whatever the files of a damaged run contain, the other runs are updated
             failure = JobError(f"run {run.id}: its state could not be updated ({error})")
-    if store.root != Path("runs").resolve() or is_trusted(store.root):  # the working folder may be of others
+    if trusted:  # the working folder may be of others
         ensure_supervisor(store, start=start)
+    else:
+        _explain_waiting(store)
     empty_trash(store, older_than_seconds=TRASH_SECONDS)
     if failure is not None:
         raise failure

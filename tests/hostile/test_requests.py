@@ -95,6 +95,19 @@ def test_other_system_users_cannot_open_an_app_that_is_not_shared(
     assert asyncio.run(request()) == status
 
 
+def test_another_system_user_has_any_address_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (SHARED, ALLOWED_HOSTS):
+        monkeypatch.delenv(name, raising=False)
+    table = tmp_path / "tcp"
+    line = "   0: {client} 0100007F:1F90 01 00000000:00000000 00:00000000 00000000 {user} 0 1 1 0 20 4 30 10 -1\n"
+    table.write_text("sl local_address\n" + line.format(client="020200C0:1388", user=os.getuid() + 1))
+    monkeypatch.setattr(connection_limits, "CONNECTIONS", (table,))
+    assert connection_limits._is_of_another_user(("192.0.2.2", 5000), ("127.0.0.1", 8080))
+    assert not connection_limits._is_of_another_user(("192.0.2.2", 5001), ("127.0.0.1", 8080))  # not in the list
+    table.write_text("sl local_address\n" + line.format(client="020200C0:1388", user=os.getuid()))
+    assert not connection_limits._is_of_another_user(("192.0.2.2", 5000), ("127.0.0.1", 8080))
+
+
 def respond(server: AppServer, path: str, headers: dict[str, str]) -> http.client.HTTPResponse:
     connection = http.client.HTTPConnection("127.0.0.1", server.port)
     connection.request("GET", path, headers=headers)

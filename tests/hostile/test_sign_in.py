@@ -332,7 +332,7 @@ def test_an_app_is_not_shared_if_no_owner_can_sign_in(
     [
         ({}, None),
         ({"cookie_secret": "..."}, "can be guessed"),
-        ({"cookie_secret": "correct horse battery" * 4}, "can be guessed"),
+        ({"cookie_secret": "change me" * 5}, "can be guessed"),
         ({"cookie_secret": ""}, "no cookie_secret"),
         ({"client_id": ""}, "no client_id"),
     ],

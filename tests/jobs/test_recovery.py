@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from bsc_core.jobs import launch, reconcile, unpause
+from bsc_core.jobs import launch, reconcile, recovery, unpause
 from bsc_core.jobs.actions.launching import create_run
 from bsc_core.jobs.local import processes
 from bsc_core.jobs.local.backend import LocalBackend
@@ -175,10 +175,14 @@ def test_waiting_runs_of_a_working_folder_of_others_start_after_a_launch_there_o
     monkeypatch.chdir(tmp_path)
     started: list[RunStore] = []
     store = RunStore(tmp_path / "runs")
-    launch(store, config, "one", start=lambda store: None)
+    run = launch(store, config, "one", start=lambda store: None)
+    store.create(config, "two").update_status(state="running", backend="ray", **current_process())
+    inspected: list[str] = []
+    monkeypatch.setattr(recovery, "refresh_status", lambda run, **_: inspected.append(run.id) or run.status())
     shutil.rmtree(own_cache)  # as for a user who unpacks an archive of this folder
     reconcile(store, start=started.append)
-    assert started == []
+    assert (started, inspected) == ([], ["one"])  # the other one names a cluster
+    assert "bsc queue resume" in run.status().message
     reconcile(RunStore(tmp_path / "runs" / ".." / "runs"), start=started.append)
     assert started == []
     unpause(store, start=started.append)

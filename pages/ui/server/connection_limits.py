@@ -80,10 +80,7 @@ class LimitedHttp(H11Protocol):
         super().connection_made(CountingTransport(transport, self._may_receive))  # type: ignore[arg-type]
         self.made = self.loop.time()
         self._check = self.loop.call_later(REQUEST_SECONDS, self._end_if_unused, 0, 0, None)
-        if self.client and self.server and _is_of_another_user(self.client, self.server):
-            transport.write(OTHER_USER)
-            transport.close()
-            return
+        self._is_foreign = bool(self.client and self.server) and _is_of_another_user(self.client, self.server)
         own = network(self.client[0]) if self.client else None
         if own is not None:
             same = [one for one in self.connections if one.client and network(one.client[0]) == own]
@@ -95,6 +92,14 @@ class LimitedHttp(H11Protocol):
                         by_user[(one.scope or {}).get(USER)].append(one)
                 most = max(by_user.values(), key=len)
                 min(most, key=lambda one: one.made).transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        """Receive data; another system user gets an answer after their first bytes, else they would not read it."""
+        if self._is_foreign:
+            self.transport.write(OTHER_USER)
+            self.transport.close()
+        else:
+            super().data_received(data)
 
     def _may_receive(self) -> bool:
         return len(self.conn.trailing_data[0]) <= MAX_BEHIND
@@ -135,8 +140,7 @@ def _is_of_another_user(client: tuple[str, int], server: tuple[str, int]) -> boo
     Linux lists the connections of the machine with their users. With additional host names, a proxy of another user may
     be in front of the app.
     """
-    is_for_one = SHARED not in os.environ and ALLOWED_HOSTS not in os.environ
-    if not is_for_one or network(client[0]) is not None:
+    if SHARED in os.environ or ALLOWED_HOSTS in os.environ:
         return False
     ports, users = (f":{client[1]:04X}", f":{server[1]:04X}"), set()
     for path in CONNECTIONS:

@@ -25,7 +25,7 @@ REFUSED_RATE = 0.1, 0.0  # refused pages of a link of students: each waits, sinc
 LARGE_ANSWER, LARGE_RATE = 2**20, (1.0, 5.0)  # bytes; answers of this size to a link of students
 MAX_DELAY = 10.0  # seconds that a request waits
 MAX_WAITING = 100  # requests of a limit that wait at a time; the next ones are refused
-MAX_UNANSWERED = 200  # requests of a link of students at a time; with MAX_WAITING and pages, fewer than MAX_CONNECTIONS
+MAX_UNANSWERED = 200  # requests and opening pages of a link of students at a time; fewer than MAX_CONNECTIONS
 MAX_WAITING_BODY = 2**14  # bytes
 LOCAL_NETWORK = ipaddress.IPv6Network("fc00::/7")
 MAX_ADDRESSES = 1_000  # whose limits are stored
@@ -79,10 +79,7 @@ class RateLimit:
                 self._waiting -= 1
         if received is not None:
             return received
-        if scope["type"] == "websocket":
-            await send({"type": "websocket.close", "code": WS_1013_TRY_AGAIN_LATER, "reason": "Too many requests."})
-        else:
-            await _refuse(scope, receive, send)
+        await _refuse(scope, receive, send)
         return None
 
     def _available(self) -> float:
@@ -92,6 +89,9 @@ class RateLimit:
 
 
 async def _refuse(scope: Scope, receive: Receive, send: Send) -> None:
+    if scope["type"] == "websocket":
+        reason = "Too many requests."
+        return await send({"type": "websocket.close", "code": WS_1013_TRY_AGAIN_LATER, "reason": reason})
     headers = {"Retry-After": str(round(MAX_DELAY)), "Connection": "close"}
     await PlainTextResponse("Too many requests.", 503, headers)(scope, receive, send)
 
@@ -181,7 +181,7 @@ class StudentRateLimits:
         return self._openings.delay() if self._openings.backlog() <= MAX_DELAY else None
 
     async def answer(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request; refuse it while MAX_UNANSWERED others are answered or their answers are not read."""
+        """Answer a request or serve a page; refuse it while MAX_UNANSWERED others wait or are not read."""
         if self._unanswered >= MAX_UNANSWERED:
             return await _refuse(scope, receive, send)
         self._unanswered += 1
@@ -224,7 +224,9 @@ class StudentRateLimits:
             return max(own.delay(), 0.0 if share.admits() else self._all.delay())
 
         self._pages += 1
+        self._unanswered -= 1  # open pages have another limit
         try:
             yield delay
         finally:
+            self._unanswered += 1
             self._pages -= 1

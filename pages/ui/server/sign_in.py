@@ -6,6 +6,7 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from urllib.parse import parse_qs
 
@@ -72,6 +73,23 @@ class SignIn:
             return await response(scope, turn, send)
         cookies = HTTPConnection(scope).cookies
         user, email = self._user(cookies)
+        respond = partial(self._respond, user=user, email=email, cookies=cookies)
+        if user is None or user.may_launch:
+            return await respond(scope, receive, send)
+        return await self._students[user.name].answer(respond, scope, receive, send)
+
+    async def _respond(
+        self,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        *,
+        user: User | None,
+        email: str | None,
+        cookies: Mapping[str, str],
+    ) -> None:
+        """Answer a request of a user or a visitor. email: what a provider confirmed."""
+        path = scope["path"]
         if (limit := self._rate_limit(scope, user)) is not None:
             if (turn := await limit.wait(scope, receive, send)) is None:
                 return None
@@ -94,9 +112,7 @@ class SignIn:
         MutableHeaders(scope=scope)[USER_HEADER] = user.signed_in_as
         scope[USER] = user.name
         if scope["type"] == "http":
-            if user.may_launch:
-                return await self.app(scope, receive, send)
-            return await self._students[user.name].answer(self.app, scope, receive, send)
+            return await self.app(scope, receive, send)
         receive = while_signed_in(receive, lambda: self._is_signed_in(user, cookies))
         if user.may_launch:
             return await self.app(scope, without_refused(receive, user), send)

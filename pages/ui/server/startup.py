@@ -36,7 +36,7 @@ from pages.ui.server.sign_in import SignIn
 
 APP = app_folder() / "app.py"
 PROVIDER_SETTINGS = ("redirect_uri", "cookie_secret", "client_id", "client_secret", "server_metadata_url")
-MIN_SECRET, ZLIB = 32, 7  # characters; bytes that zlib adds to a random text
+MIN_SECRET, MIN_COMPRESSED = 32, 31  # characters, bytes; 128 random bits have at least 38 bytes
 MAX_QUEUED = 512  # connections that wait until they are accepted
 QUEUE_SECONDS = 5.0  # after which asyncio has certainly set the length of the queue, to `connection_limits.ACCEPTED`
 
@@ -105,7 +105,7 @@ def sign_in_problem(users: dict[str, User]) -> str | None:
         if (missing := next((name for name in PROVIDER_SETTINGS if not section.get(name)), None)) is not None:
             return f"{path}: [auth] has no {missing}; see docs/hosting.md"
         secret = str(section["cookie_secret"])
-        if min(len(secret), len(zlib.compress(secret.encode())) - ZLIB) < MIN_SECRET:  # short, or repeats itself
+        if len(secret) < MIN_SECRET or len(zlib.compress(secret.encode())) < MIN_COMPRESSED:  # it repeats itself
             return (
                 f"{path}: the cookie_secret can be guessed, and with it anybody can sign in; use the output of "
                 '`python -c "import secrets; print(secrets.token_hex())"`'
