@@ -260,7 +260,16 @@ def test_the_card_of_a_cell_covers_no_matrix_and_moves_none(visitor, server, wid
       return [left - x, top - y, left - x + width, top - y + height];
     }))"""
     cells.nth(8).scroll_into_view_if_needed()
-    _, before = page.locator(".lab").evaluate(boxes)
+    before: list[list[float]] = []
+
+    def is_still() -> bool:
+        """Whether the matrices are where they were, as the sidebar can still be closing in a narrow window."""
+        nonlocal before
+        last, (_, before) = before, page.locator(".lab").evaluate(boxes)
+        page.wait_for_timeout(500)
+        return last == before
+
+    wait_until(is_still, "the page keeps moving")
     cells.nth(8).click()
     expect(card).to_contain_text("p (document given query)")
     expect(card).to_be_in_viewport()
