@@ -67,6 +67,7 @@ def reconcile(
     """
     ended: list[Run] = []
     failure: Exception | None = None
+    # The working folder, and the runs folder in it, may be of others.
     trusted = store.root != Path("runs").resolve() or SHARED in os.environ or is_trusted(store.root)
     for run in reversed(store.list()):  # requeued oldest first
         if not trusted and run.status().backend != "local":  # it can name a cluster of others
@@ -79,7 +80,7 @@ def reconcile(
                 ended += [run] if refresh_status(run, stale_seconds=stale_seconds).is_finished else []
         except Exception as error:  # whatever the files of a damaged run contain, the other runs are updated
             failure = JobError(f"run {run.id}: its state could not be updated ({error})")
-    if trusted:  # the working folder may be of others
+    if trusted:
         ensure_supervisor(store, start=start)
     else:
         _explain_waiting(store)

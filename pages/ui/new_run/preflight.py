@@ -21,14 +21,10 @@ POLL_INTERVAL = "1s"
 MAX_FOLDERS = 40
 STATE = "train.preflight"  # folder of the preflight that this session runs
 SAME_COST = (  # keys that change neither time, memory nor disk space
-    *("name", "evaluation.metric", "loss.temperature", "loss.bsc.temperature"),
-    *(
-        f"training.{name}"
-        for name in (
-            *("seed", "seeds", "report_to", "learning_rate", "warmup_ratio", "schedule", "weight_decay"),
-            *("max_grad_norm", "temperature_learning_rate", "head_learning_rate"),
-        )
-    ),
+    *("name", "evaluation.metric", "loss.temperature", "loss.bsc.temperature", "training.seed", "training.seeds"),
+    *("training.report_to", "training.learning_rate", "training.warmup_ratio", "training.schedule"),
+    *("training.weight_decay", "training.max_grad_norm", "training.temperature_learning_rate"),
+    "training.head_learning_rate",
 )
 
 
