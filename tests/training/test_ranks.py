@@ -16,6 +16,10 @@ from tests.helpers.warm_processes import two_processes
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = Path(__file__).with_name("two_ranks.py")
+KINDS = (
+    *("bsc", "columns", "softmax", "supcon", "simcse"),
+    *("mask and weights", "debiased in four directions", "decoupled matryoshka", "sigmoid", "angle"),
+)
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +41,7 @@ def test_processes_share_decisions(results: list[dict[str, torch.Tensor]]) -> No
 
 
 @pytest.mark.parametrize("mode", ["never", "always", "auto"])
-@pytest.mark.parametrize("number", range(5), ids=["bsc", "columns", "softmax", "supcon", "simcse"])
+@pytest.mark.parametrize("number", range(len(KINDS)), ids=KINDS)
 def test_two_processes_give_the_gradients_of_one(results, number: int, mode: str) -> None:
     assert_same_gradients(results, f"{number} {mode} ")
 

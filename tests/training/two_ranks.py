@@ -24,12 +24,18 @@ from bsc_core.training.loop.step import GradientCachedEncoder, backward_batch
 from bsc_core.training.loop.trainer import Trainer
 from bsc_core.training.sampler import CustomSampler
 
+ALL_DIRECTIONS = ("query_to_doc", "doc_to_query", "query_to_query", "doc_to_doc")
 LOSSES = (
     {"name": "bsc", "learn_temperature": True},
     {"name": "bsc", "normalization": "l2_columns", "temperature": 1.2},
     {"name": "softmax"},
     {"name": "supcon", "max_negatives": 3},
     {"name": "simcse", "learn_temperature": True},
+    {"name": "bsc", "mask": "self", "mask_margin": 0.05, "hardness": "in_batch_negatives", "hardness_strength": 2.0},
+    {"name": "bsc", "debiased_prior": 0.1, "directions": ALL_DIRECTIONS, "partition": "joint"},
+    {"name": "mnrl", "decoupled": True, "matryoshka_dims": [32, 8]},
+    {"name": "sigmoid"},
+    {"name": "angle"},
 )
 WORDS = "soup bread salt water garden rose seed soil tent train ticket bank money loan sleep tea".split()
 Results = dict[str, torch.Tensor]
