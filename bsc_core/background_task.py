@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from filelock import FileLock, Timeout
+from filelock import Timeout
 
 from bsc_core.errors import BscError, InputError, RunError
-from bsc_core.files import as_json, atomic_write, error_reason
+from bsc_core.files import as_json, atomic_write, error_reason, file_lock
 from bsc_core.formatting import plural
 
 STUDENTS = "all students"  # the user of their tasks
@@ -281,7 +281,7 @@ def run_task(perform: Callable[[Path, Any], object], arguments: Sequence[str]) -
         in the progress file.
     """
     folder = Path(arguments[0])
-    lock = FileLock(folder / LOCK)
+    lock = file_lock(folder / LOCK)
     try:
         lock.acquire(timeout=0)
     except Timeout:
@@ -318,7 +318,7 @@ def remove_oldest(base: Path, pattern: str, keep: int) -> None:
 def _is_locked(folder: Path) -> bool:
     """Whether the process of a task in the folder is running."""
     try:
-        with FileLock(folder / LOCK, timeout=0):
+        with file_lock(folder / LOCK, timeout=0):
             return False
     except Timeout:
         return True

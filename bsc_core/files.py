@@ -18,7 +18,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from filelock import FileLock
 
+_PRIVATE = 0o600  # mode of the file of a lock
 _NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
 FileStamp = tuple[int, int, int]
 MAX_BYTES = 512 * 2**20  # of the metrics of a run
@@ -87,6 +89,23 @@ def atomic_write(path: Path, content: str | bytes | Callable[[Any], object]) -> 
 def no_link(path: str, flags: int) -> int:
     """Open a file as `open` does, but not one that a link leads to; the argument `opener` of `open`."""
     return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
+
+
+def file_lock(path: Path | str, timeout: float = -1, **options: Any) -> FileLock:
+    """Return a lock on a file that no other system user can open, since reading is enough to hold such a lock.
+
+    Args:
+        path: The file; it is created with mode 0600, and gets this mode if it exists.
+        timeout: Seconds to wait for the lock; -1: without limit.
+        **options: Other options of `FileLock`.
+    """
+    return FileLock(path, timeout, mode=_PRIVATE, poll_interval=0.005, on_acquired=_make_private, **options)
+
+
+def _make_private(descriptor: int) -> None:
+    if sys.platform != "win32":
+        with suppress(OSError):  # such as the file of another user, or a file system without modes
+            os.fchmod(descriptor, _PRIVATE)
 
 
 def has_locks(path: Path) -> bool:

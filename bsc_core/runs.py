@@ -24,7 +24,7 @@ from tokenize import TokenError
 from typing import Annotated, Any, BinaryIO, Literal, Self, TypeVar, get_args
 
 import numpy as np
-from filelock import FileLock, Timeout
+from filelock import Timeout
 from numpy.typing import NDArray
 from pydantic import AfterValidator, BaseModel, Field, TypeAdapter, ValidationError, field_validator, model_validator
 
@@ -32,7 +32,17 @@ from bsc_core.config import DataConfig, EncoderConfig, RunConfig, make_config
 from bsc_core.config.messages import first_problem
 from bsc_core.config.section import ignore_deprecations
 from bsc_core.errors import ConfigError, ModelError, RunError, RunNotFoundError
-from bsc_core.files import FileStamp, as_json, atomic_write, check_regular, file_stamp, map_array, read_regular, sync
+from bsc_core.files import (
+    FileStamp,
+    as_json,
+    atomic_write,
+    check_regular,
+    file_lock,
+    file_stamp,
+    map_array,
+    read_regular,
+    sync,
+)
 from bsc_core.paths import cache_folder, expand
 from bsc_core.types import MAX_DIMENSIONS
 
@@ -409,7 +419,7 @@ class Run:
         if lock.is_symlink() or lock.is_dir():
             raise RunError(f"run {self.id}: .status.lock is no file; delete it")
         try:
-            with FileLock(lock, timeout=_LOCK_SECONDS, poll_interval=0.005):
+            with file_lock(lock, _LOCK_SECONDS):
                 before = self.status()
                 after = change(before)
                 if after is before:

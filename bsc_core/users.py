@@ -29,7 +29,16 @@ from bsc_core.config.messages import first_problem
 from bsc_core.config.reading import HUB, check_toml
 from bsc_core.data.io.sources import is_hub_id
 from bsc_core.errors import BscError, ConfigError, InputError, RunNotFoundError
-from bsc_core.files import FileStamp, as_json, atomic_write, file_stamp, folder_bytes, read_regular, to_jsonable
+from bsc_core.files import (
+    FileStamp,
+    as_json,
+    atomic_write,
+    file_lock,
+    file_stamp,
+    folder_bytes,
+    read_regular,
+    to_jsonable,
+)
 from bsc_core.formatting import shorten
 from bsc_core.paths import sample_data_folder
 from bsc_core.runs import Run, RunStore, parent_run_id, signed, verified
@@ -197,7 +206,7 @@ def remove_user(root: Path, name: str) -> None:
 def _changed_users(root: Path) -> Iterator[dict[str, User]]:
     """Yield the users, and write them when the block ends without an error; no other process changes them meanwhile."""
     root.mkdir(parents=True, exist_ok=True)
-    with FileLock(root / _LOCK_FILE):
+    with file_lock(root / _LOCK_FILE):
         users = read_users(root)
         yield users
         _write_users(root, users)
@@ -413,7 +422,7 @@ def quota_lock_of(root: Path) -> FileLock:
 
     It excludes the threads of this server, and other servers of the same runs folder. It is reentrant.
     """
-    return FileLock(root / _QUOTA_LOCK, is_singleton=True)
+    return file_lock(root / _QUOTA_LOCK, is_singleton=True)
 
 
 def check_dataset_number(store: RunStore, user: User) -> None:

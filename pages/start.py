@@ -5,7 +5,7 @@ import streamlit as st
 from bsc_core.data.sample_data import sample_config
 from bsc_core.presets.catalog import recommended
 from pages.ui.components import data_cache, display, page_layout, users
-from pages.ui.home import cards
+from pages.ui.home import cards, recent_runs
 
 page_layout.setup_page("Start", "Contrastive training of sentence encoders", bar=())
 runs = data_cache.run_store()
@@ -24,4 +24,4 @@ with display.show_errors():
         cards.batches()
 
 st.header("Recent runs", anchor=False)
-cards.recent_runs(runs)
+recent_runs.draw(runs)

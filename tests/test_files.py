@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from bsc_core.files import atomic_folder, atomic_path, atomic_write, folder_bytes, save_arrays, to_jsonable
+from bsc_core.files import (
+    atomic_folder,
+    atomic_path,
+    atomic_write,
+    file_lock,
+    folder_bytes,
+    save_arrays,
+    to_jsonable,
+)
 
 
 @pytest.mark.parametrize("content", ["größe", "größe".encode(), lambda file: file.write("größe".encode())])
@@ -70,3 +79,14 @@ def test_the_size_of_a_folder_ignores_a_file_that_is_removed_meanwhile(
 
     monkeypatch.setattr(Path, "stat", read_and_remove)
     assert folder_bytes(tmp_path) in (5, 10)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such modes")
+@pytest.mark.parametrize("exists", [False, True])
+def test_no_other_system_user_can_open_the_file_of_a_lock(tmp_path: Path, exists: bool) -> None:
+    path = tmp_path / ".queue.lock"
+    if exists:  # created by an earlier version
+        path.touch()
+        path.chmod(0o644)
+    with file_lock(path, timeout=0):
+        assert path.stat().st_mode & 0o777 == 0o600

@@ -16,14 +16,13 @@ from typing import Literal, cast, get_args
 
 import numpy as np
 import numpy.typing as npt
-from filelock import FileLock
 
 from bsc_core.data.dataset import DatasetSplits, PairDataset, concatenate_rows
 from bsc_core.data.io.tables import max_line, read_table
 from bsc_core.data.schema.classes import NLI
 from bsc_core.data.text_normalization import normalize_text
 from bsc_core.errors import ColumnError, DataError, FileFormatError
-from bsc_core.files import atomic_write, error_reason, rows_as_tsv
+from bsc_core.files import atomic_write, error_reason, file_lock, rows_as_tsv
 from bsc_core.formatting import plural
 from bsc_core.types import Ids, Indices
 
@@ -164,7 +163,7 @@ def _lock(path: Path | str) -> Iterator[None]:
     lock = Path(path).with_name(f".{Path(path).name}.lock")
     try:
         lock.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(lock):
+        with file_lock(lock):
             yield
     except OSError as error:
         raise DataError(f"{path}: cannot be changed ({error_reason(error)}); check its folder") from None

@@ -18,6 +18,7 @@ import numpy as np
 from bsc_core.encoders.bundled import WEIGHTS_SHA256, bundled_folder
 from bsc_core.encoders.pretrained import load_folder, save_model, static_model
 from bsc_core.errors import ModelError
+from bsc_core.files import file_lock
 from bsc_core.neighbors import unit_rows
 from bsc_core.paths import cache_folder
 from bsc_core.types import Numbers, Vectors
@@ -52,13 +53,11 @@ def static_folder() -> Path:
     Raises:
         ModelError: The bundled encoder is missing, or the result fails `check_quality`.
     """
-    from filelock import FileLock
-
     folder = _cached_folder()
     if is_distilled():
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(f"{folder}.lock"):
+    with file_lock(f"{folder}.lock"):
         if not folder.is_dir():
             model = distil()
             check_quality(model)

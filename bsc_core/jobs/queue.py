@@ -16,7 +16,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from bsc_core.errors import InputError, JobError
-from bsc_core.files import check_regular, has_locks
+from bsc_core.files import check_regular, file_lock, has_locks
 from bsc_core.runs import LAUNCHED, RunStore
 
 _LOCK = ".queue.lock"
@@ -154,7 +154,7 @@ class Queue:
         """Yield a connection inside one transaction, which is rolled back after an error."""
         try:
             check_locks(self.root)
-            with FileLock(self.root / _LOCK, timeout=_BUSY_SECONDS, poll_interval=0.005):
+            with file_lock(self.root / _LOCK, _BUSY_SECONDS):
                 self._repair()
                 try:
                     with closing(_connect(self.path)) as connection:
@@ -219,7 +219,7 @@ def check_locks(root: Path) -> None:
 
 def supervisor_lock(root: Path) -> FileLock:
     """Return the lock that the supervisor of a runs folder holds."""
-    return FileLock(root / ".supervisor.lock", timeout=0)
+    return file_lock(root / ".supervisor.lock", timeout=0)
 
 
 def _connect(path: Path) -> sqlite3.Connection:

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from filelock import FileLock, Timeout
+from filelock import Timeout
 
+from bsc_core.files import file_lock
 from bsc_core.jobs.local.processes import PROCESS_ENVIRONMENT, start_detached
 from bsc_core.reproduction.claims import FormName
 from bsc_core.reproduction.progress import lock_file, progress_file, read_progress, write_progress
@@ -71,7 +72,7 @@ def _is_held(path: Path) -> bool:
     if not path.is_file():
         return False
     try:
-        with FileLock(path, timeout=0):
+        with file_lock(path, timeout=0):
             return False
     except Timeout:
         return True

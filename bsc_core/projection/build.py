@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from bsc_core.background_task import run_task, write_progress
 from bsc_core.errors import InputError
-from bsc_core.files import map_array, save_arrays
+from bsc_core.files import file_lock, map_array, save_arrays
 from bsc_core.neighbors import unit_rows
 from bsc_core.projection.layout import lay_out, neighborhood_preservation
 from bsc_core.types import Ids, Vectors
@@ -60,11 +60,9 @@ def build_map(folder: Path, files: Sequence[VectorFile], *, rows: Ids, method: s
         Path of `folder`/map.npz, which contains rows (N,), one (N, 2) array per file (`points0`, `points1` ...) and the
         neighborhood preservation of each map (`trust`).
     """
-    from filelock import FileLock
-
     folder.mkdir(parents=True, exist_ok=True)
     finished = folder / "map.npz"
-    with FileLock(folder / "map.lock"):
+    with file_lock(folder / "map.lock"):
         if finished.is_file():
             return finished
         arrays = [file.vectors(rows) for file in files]

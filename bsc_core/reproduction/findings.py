@@ -6,13 +6,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
+from filelock import Timeout
 from pydantic import BaseModel, Field, ValidationError
 
 from bsc_core.config import flatten
 from bsc_core.config.messages import first_problem
 from bsc_core.errors import BscError, FileFormatError, InputError
-from bsc_core.files import as_json, atomic_write, error_reason, read_regular
+from bsc_core.files import as_json, atomic_write, error_reason, file_lock, read_regular
 from bsc_core.reproduction.claims import PAPERS, UNTRAINED, Claim, FormName, Statement
 from bsc_core.reproduction.metrics import METRICS_SOURCES
 from bsc_core.reproduction.power import plan_power
@@ -123,7 +123,7 @@ def reproduce(
         RunError: a run did not finish.
     """
     try:
-        lock = FileLock(lock_file(claim.name, store.root, form)).acquire(timeout=0)
+        lock = file_lock(lock_file(claim.name, store.root, form)).acquire(timeout=0)
     except Timeout:
         raise InputError(
             f"claim {claim.name} is being reproduced by another process in {store.root}; wait for it to end"

@@ -11,7 +11,7 @@ from PIL import Image
 from playwright.sync_api import Page, expect
 
 from pages.ui.components.browser import mount
-from pages.ui.findings import cards
+from pages.ui.findings import table
 from tests.browser.screenshots import BASELINE, BASELINE_VIEWS, TOLERANCE, difference, open_every_page, show_view
 from tests.helpers.waiting import wait_until
 
@@ -92,9 +92,9 @@ def test_every_page_looks_as_in_the_baseline_and_is_accessible_in_both_themes(pr
 def test_a_claim_far_down_in_the_table_is_visible_and_checked_once_it_is_selected(visitor, server) -> None:
     visit, alt = visitor(server), "Claims of the papers with their verdicts and the reasons"
     visit.open("findings")
-    claim = visit.rows(alt)[cards.ROWS_WITH_CARD + 3]
+    claim = visit.rows(alt)[table.ROWS_WITH_DETAILS + 3]
     visit.page.get_by_role("region", name=alt, exact=True).locator(".dvn-scroller").click(
-        position={"x": 16, "y": 38 + (cards.ROWS_WITH_CARD + 3.5) * cards.ROW_HEIGHT}
+        position={"x": 16, "y": 38 + (table.ROWS_WITH_DETAILS + 3.5) * table.ROW_HEIGHT}
     )
     visit.page.wait_for_url("**findings.claim=*")
     visit.wait()

@@ -19,7 +19,8 @@ from bsc_core.reproduction.catalog import CLAIMS as ALL_CLAIMS
 from bsc_core.reproduction.findings import read_findings, write_finding
 from bsc_core.reproduction.progress import lock_file, progress_file
 from bsc_core.runs import RunStore
-from pages.ui.findings import cards
+from pages.ui.findings import details
+from pages.ui.findings.table import RECOMMENDED, summary_title
 from tests.helpers.pages import open_page, page_text
 
 CLAIMS = {name: claim for name, claim in ALL_CLAIMS.items() if not claim.repeats}  # the others have no result
@@ -119,13 +120,13 @@ def test_the_summary_counts_the_claims_of_each_verdict(runs: RunStore) -> None:
 
 def test_the_title_of_the_summary_counts_tested_claims(runs: RunStore) -> None:
     counts = Counter({"supported": 1, "contradicted": 5, "inconclusive": 16, "not run yet": 11})
-    assert cards.summary_title(counts) == "1 of 22 tested claims is supported, 5 are contradicted"
-    assert cards.summary_title(Counter({"supported": 2, "contradicted": 1})) == (
+    assert summary_title(counts) == "1 of 22 tested claims is supported, 5 are contradicted"
+    assert summary_title(Counter({"supported": 2, "contradicted": 1})) == (
         "2 of 3 tested claims are supported, 1 is contradicted"
     )
-    assert not cards.summary_title(Counter({"not run yet": 3}))
+    assert not summary_title(Counter({"not run yet": 3}))
     table = claims_table(open_page("findings"))
-    title = cards.summary_title(Counter(table.loc[table["Group"] != "Recommended", "Verdict"]))
+    title = summary_title(Counter(table.loc[table["Group"] != "Recommended", "Verdict"]))
     assert title in page_text(open_page("findings"))
 
 
@@ -161,7 +162,7 @@ def test_a_link_opens_a_claim_in_detail(runs: RunStore, name: str) -> None:
 
 
 def test_the_row_of_a_link_is_among_the_visible_ones(runs: RunStore) -> None:
-    last = [claim for claim in CLAIMS.values() if claim.paper == cards.RECOMMENDED][-1]
+    last = [claim for claim in CLAIMS.values() if claim.paper == RECOMMENDED][-1]
     app = open_page("findings", **{"findings.claim": last.name})
     assert claims_table(app)["Claim"][0] == last.title
     assert [button.label for button in app.button if button.key.startswith("findings.use.")] == ["Use this setting"] * (
@@ -190,17 +191,17 @@ def test_the_claims_of_one_paper_can_be_selected(runs: RunStore) -> None:
 
 
 def test_the_tables_name_undefined_values_and_use_a_minus_sign(finding: dict[str, Any]) -> None:
-    arms = cards.arms_table(finding)
+    arms = details.arms_table(finding)
     assert arms["Spearman, test"].tolist() == ["0.812", "not defined: not applicable to these data"]
     assert arms["Steps"].tolist() == ["120", "120"]
-    tests = cards.tests_table(finding)
+    tests = details.tests_table(finding)
     assert tests["Difference"].tolist() == ["\N{MINUS SIGN}0.012"]
     assert tests["Verdict"].tolist() == ["contradicted"]
 
 
 def test_a_difference_of_the_paper_outside_the_interval_is_marked(finding: dict[str, Any]) -> None:
     statements = [statement(paper=paper) for paper in (None, -0.01, 0.02)]
-    differences = cards.tests_table(finding | {"statements": statements})["In the paper"].tolist()
+    differences = details.tests_table(finding | {"statements": statements})["In the paper"].tolist()
     assert differences == ["", "\N{MINUS SIGN}0.010", "+0.020, outside the interval"]
 
 

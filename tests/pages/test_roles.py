@@ -49,7 +49,7 @@ from pages.ui.comparison import settings as comparison_settings
 from pages.ui.comparison import view as comparison_view
 from pages.ui.components import data_cache, run_data, sidebar_jobs, users
 from pages.ui.data import uploads
-from pages.ui.findings import cards
+from pages.ui.findings.table import CLAIM
 from pages.ui.new_run import launch, preflight
 from pages.ui.runs import actions as actions_of_runs
 from pages.ui.runs import merge, queue, run_settings, sweep, table
@@ -1002,7 +1002,7 @@ def test_only_the_owner_controls_the_queue(sign_in: SignIn, runs: RunStore, trai
 def test_only_the_owner_reruns_findings(sign_in: SignIn) -> None:
     for user in (ADA, BEN):
         sign_in(user)
-        app = open_page("findings", **{cards.CLAIM: "margins"})
+        app = open_page("findings", **{CLAIM: "margins"})
         assert any(str(button.key).startswith("findings.again") for button in app.button) == user.is_owner
 
 

@@ -14,10 +14,10 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
+from filelock import Timeout
 
 from bsc_core.errors import InputError, JobError
-from bsc_core.files import read_regular
+from bsc_core.files import file_lock, read_regular
 from bsc_core.jobs.actions.launching import default_backend, launch, write_launch_environment
 from bsc_core.jobs.actions.stopping import check_ended, has_live_process
 from bsc_core.jobs.backends import get_backend
@@ -105,7 +105,7 @@ def _check(run: Run) -> None:
 @contextmanager
 def _resume_lock(run: Run) -> Iterator[None]:
     """Hold the lock for creating a run that resumes this one. Raises JobError if another process holds it for long."""
-    lock = FileLock(run.folder / ".resume.lock", timeout=_BUSY_SECONDS, poll_interval=0.005)
+    lock = file_lock(run.folder / ".resume.lock", _BUSY_SECONDS)
     try:
         lock.acquire()
     except Timeout:

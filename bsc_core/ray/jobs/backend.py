@@ -16,9 +16,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
+from filelock import Timeout
 
 from bsc_core.errors import JobError, RunError
+from bsc_core.files import file_lock
 from bsc_core.jobs.backends import BackendUnavailableError, ProcessInfo
 from bsc_core.jobs.local.processes import ROOTS, worker_environment
 from bsc_core.jobs.states import may_follow
@@ -278,7 +279,7 @@ def _show_waiting(run: Run, before: str, waiting_for: str) -> None:
 def _job_lock(run: Run, seconds: float = 0.0) -> Iterator[None]:
     """Hold the lock of the run's job. Raises BackendUnavailableError if another process holds it for longer."""
     try:
-        with FileLock(run.folder / ".ray.lock", timeout=seconds):
+        with file_lock(run.folder / ".ray.lock", seconds):
             yield
     except Timeout:
         raise BackendUnavailableError(f"run {run.id}: another process is handling its job") from None

@@ -1,4 +1,4 @@
-"""Running a claim again from its card: a process that outlives the page, with its progress."""
+"""Running a claim again from its details: a process that outlives the page, with its progress."""
 
 import os
 from pathlib import Path

@@ -1,10 +1,8 @@
-"""The Start page: three cards with live previews on the sample data, and the table of recent runs."""
+"""The cards of the Start page, with live previews on the sample data."""
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import streamlit as st
@@ -14,11 +12,11 @@ from bsc_core.config import RunConfig
 from bsc_core.errors import BscError
 from bsc_core.figures.batches import plans, softmax
 from bsc_core.lab.presets import thumbnails
-from bsc_core.runs import Run, RunStore, new_run_id, short_id
-from pages.ui.components import config_form, data_cache, display, launch_once, page_layout, run_data, users
+from bsc_core.runs import Run, RunStore, new_run_id
+from pages.ui.components import config_form, data_cache, display, launch_once, page_layout, users
 from pages.ui.data import import_form
 
-RECENT_RUNS, SHOWN_RUNS = 50, 6
+RECENT_RUNS = 50  # runs among which one with the same settings is searched
 RUN_ID = "start.run_id"
 # In a narrow window, the card with the main action comes first and takes the whole row.
 STYLE = (
@@ -126,47 +124,6 @@ def _settings_table(config: RunConfig) -> list[dict[str, str]]:
         "Training": f"{formatting.plural(training.epochs, 'epoch')}, learning rate {rate}",
     }
     return [{"setting": name, "value": value} for name, value in rows.items()]
-
-
-def recent_runs(runs: RunStore) -> None:
-    """Draw the recent runs, or a hint when there are none."""
-    recent = runs.list()[:SHOWN_RUNS]
-    if not recent:
-        about = "Launch one above; its progress and result appear here."
-        st.caption(f"There are no runs yet. {about}" if users.current_user().may_launch else users.NO_SHARED_RUN)
-        return
-    selected = st.dataframe(
-        display.with_colors([_table_row(run) for run in recent], run_data.colors_alone([run.id for run in recent])),
-        key="start.recent",
-        on_select="rerun",
-        selection_mode="single-row",
-        hide_index=True,
-        alt="Recent runs with state, progress, best metric and age",
-        column_config={
-            **display.COLOR_COLUMN,
-            "Progress": st.column_config.ProgressColumn(min_value=0, max_value=100, format="%d%%"),
-        },
-    )
-    if selected.selection.rows:
-        page_layout.switch_page("runs", run=recent[selected.selection.rows[0]].id)
-
-
-def _table_row(run: Run) -> dict[str, Any]:
-    status = run.status()
-    best = (
-        f"{formatting.metric_name(status.metric_name)} {formatting.metric(status.metric_best)}"
-        if status.metric_name
-        else "—"
-    )
-    left = formatting.duration(status.eta_seconds) if status.eta_seconds and not status.is_finished else ""
-    return {
-        "Run": short_id(run.id),
-        "State": status.state,
-        "Progress": status.percent,
-        "Time left": left,
-        "Best on dev": best,
-        "Age": formatting.duration(max(0.0, time.time() - status.created)),
-    }
 
 
 @dataclass(frozen=True)
