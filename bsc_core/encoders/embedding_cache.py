@@ -30,9 +30,7 @@ if TYPE_CHECKING:
 MAX_ARRAYS = 64
 
 
-def embed(
-    encoder: EncoderConfig | Path | str, texts: TextTable, *, is_stored: bool = True, progress: Progress | None = None
-) -> Vectors:
+def embed(encoder: EncoderConfig | Path | str, texts: TextTable, *, progress: Progress | None = None) -> Vectors:
     """Return the vectors of all texts, from the cache if they are there.
 
     The cache file is named by the digests of model folder and texts and by the maximum length, and is written
@@ -41,7 +39,6 @@ def embed(
     Args:
         encoder: A config, or the name or folder of an encoder with the default maximum length.
         texts: The texts.
-        is_stored: Whether computed vectors are stored; not worth it for a few texts, which replace those of others.
         progress: Called with the number of encoded texts and U.
 
     Returns:
@@ -60,7 +57,7 @@ def embed(
         set_prompts(model, config)
         return encode(model, tokenize(model, texts, config.max_seq_length), progress=progress)
 
-    return get_or_compute(config, texts, encode_texts, is_stored=is_stored)
+    return get_or_compute(config, texts, encode_texts)
 
 
 def embed_initial(encoder: EncoderConfig, texts: TextTable, seed: int) -> Vectors:
@@ -90,7 +87,6 @@ def get_or_compute(
     compute: Callable[[Path], Vectors],
     *,
     precision: Precision = "fp32",
-    is_stored: bool = True,
 ) -> Vectors:
     """Return the cached vectors of all texts, (U, D), or compute and cache them.
 
@@ -99,15 +95,13 @@ def get_or_compute(
         texts: The U texts.
         compute: Encodes the texts; called with the model's folder.
         precision: Precision of `compute`, which is part of the cache key.
-        is_stored: Whether computed vectors are stored.
     """
     folder = encoder_folder(config.name)
     path = _cache_path(folder, config, texts, precision)
     vectors = _read(path, len(texts))
     if vectors is None:
         vectors = compute(folder)
-        if is_stored:
-            _write(path, vectors)
+        _write(path, vectors)
     return vectors
 
 

@@ -12,12 +12,13 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from bsc_core.config import LOSS_CONFIGS
+from bsc_core.encoders import embedding_cache, pretrained, registry
 from bsc_core.errors import InputError
 from bsc_core.lab.batch import circle_batch
 from bsc_core.lab.settings import LabSettings, explain_batch
 from bsc_core.lab.toy_training import train_points
 from bsc_core.runs import RunStore
-from pages.ui.components import display
+from pages.ui.components import display, run_data
 from pages.ui.loss_lab import view
 from pages.ui.loss_lab.browser import LabState, _browser_state, packed_batch
 from tests.helpers.pages import click, open_page, open_page_in_app, page_text
@@ -39,6 +40,21 @@ def test_the_lab_opens_on_an_example_batch(lab: Callable[..., AppTest]) -> None:
 def test_every_source_gives_a_batch(lab: Callable[..., AppTest], source: str, tiny_encoder: Path) -> None:
     app = lab(source=source, encoder=str(tiny_encoder))
     assert "rank a positive first" in page_text(app)
+
+
+@pytest.mark.parametrize("source", ["dataset", "typed"])
+def test_the_encoder_of_a_batch_is_loaded_once(
+    lab: Callable[..., AppTest], source: str, tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded, load = [], pretrained.load_folder
+    for module in (registry, embedding_cache):
+        monkeypatch.setattr(module, "load_folder", lambda *values: loaded.append(values) or load(*values))
+    run_data._encoder.clear()
+    app = lab(source=source, encoder=str(tiny_encoder))
+    for _ in range(3):
+        app.run()
+        assert not app.exception
+    assert len(loaded) == 1
 
 
 def test_many_rows_added_by_a_client_are_dropped_before_the_table_adds_them(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ Cache keys are names, file stamps and digests, never arrays.
 
 from __future__ import annotations
 
+import gc
 import json
 import threading
 import time
@@ -465,3 +466,4 @@ def _encode(config: EncoderConfig, texts: TextTable, names: list[str]) -> np.nda
             return embed(config, texts, progress=report)
     finally:
         bar.empty()
+        gc.collect()  # the model is part of reference cycles

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from pages.ui.components import data_cache, turns
 if TYPE_CHECKING:
     import numpy as np
 
+    from bsc_core.data.dataset import TextTable
     from bsc_core.data.load import DatasetSplits
     from bsc_core.evaluation import Interval
     from bsc_core.evaluation.evaluator import EvalResult
@@ -282,12 +284,10 @@ def encode_queries(model: AnyModel, texts: list[str]) -> np.ndarray:
     from bsc_core.encoders import encode, tokenize
 
     config = data_cache.run_store().resolve_encoder(model.encoder())
-    data_cache.confirm_download(config.name)  # the run folder may be from elsewhere
     layers, seed = 0, 0
     if isinstance(model, Model) and model.part == "before":  # its random layers are not stored
         layers, seed = config.reinit_layers, model.run.config().training.seed
-    stamps = data_cache.file_stamps(config.name)
-    encoder = _encoder(config.model_dump_json(include=set(LOADING)), _source(model), stamps, layers, seed)
+    encoder = _loaded_encoder(config, _source(model), layers, seed)
     side: Literal["query"] | None = "query" if config.has_prompts else None
     parts = []
     for start in range(0, len(texts), QUERIES_AT_ONCE):
@@ -297,10 +297,26 @@ def encode_queries(model: AnyModel, texts: list[str]) -> np.ndarray:
     return np.concatenate(parts)
 
 
+def encode_few_texts(config: EncoderConfig, texts: TextTable) -> np.ndarray:
+    """Return the (U, D) float32 vectors of a few texts, which are not stored on disk."""
+    from bsc_core.encoders import encode, tokenize
+
+    encoder = _loaded_encoder(config, config.name)
+    with turns.turn():
+        return encode(encoder, tokenize(encoder, texts, config.max_seq_length))
+
+
+def _loaded_encoder(config: EncoderConfig, source: str, layers: int = 0, seed: int = 0) -> Any:
+    data_cache.confirm_download(config.name)  # a link, or a run folder from elsewhere, can name any model
+    stamps = data_cache.file_stamps(config.name)
+    return _encoder(config.model_dump_json(include=set(LOADING)), source, stamps, layers, seed)
+
+
 @st.cache_resource(max_entries=3, show_spinner="Loading the model; the first time takes about 10 s …")
 def _encoder(config_json: str, source: str, stamps: data_cache.FileStamps, layers: int, seed: int) -> Any:
     """Return a model, loaded again when a file of its folder changes."""
     from bsc_core.encoders.layers import load_initial_encoder
 
+    gc.collect()  # a model that left the cache is part of reference cycles
     config = EncoderConfig.model_validate_json(config_json)
     return load_initial_encoder(config.model_copy(update={"reinit_layers": layers}), seed)

@@ -17,7 +17,7 @@ from bsc_core.lab.presets import GUIDE, PRESETS, preset_batch, rows_batch
 from bsc_core.lab.settings import LabSettings
 from bsc_core.lab.toy_training import TOY_LOSSES
 from bsc_core.losses.explain import Explanation, SameSide, first_largest
-from pages.ui.components import data_cache, display, glossary, page_layout, turns, url
+from pages.ui.components import data_cache, display, glossary, page_layout, run_data, turns, url
 from pages.ui.loss_lab.browser import LabState, lab_component, player
 from pages.ui.new_run.config_summary import LOSS_NAMES
 
@@ -200,11 +200,8 @@ def _typed() -> LabBatch:
 
 
 def _encoded(title: str, rows: PairDataset, encoder: EncoderConfig) -> LabBatch:
-    data_cache.confirm_download(encoder.name)
-    with st.spinner(f"Encoding {len(rows.texts)} texts …"), turns.turn():
-        from bsc_core.encoders import embed
-
-        return rows_batch(title, rows, embed(encoder, rows.texts, is_stored=False))
+    with st.spinner(f"Encoding {len(rows.texts)} texts …"):
+        return rows_batch(title, rows, run_data.encode_few_texts(encoder, rows.texts))
 
 
 def lab(batch: LabBatch) -> LabState:
