@@ -263,6 +263,14 @@ def test_ranges_are_ignored_since_a_copy_of_each_would_be_kept(server: AppServer
         assert response.status == 200
 
 
+@pytest.mark.parametrize(
+    ("path", "status"), [("/a" * 1024, 200), ("/a" * 1024 + "/", 403), ("/a" * 20_000 + ".js", 403)]
+)
+def test_a_long_path_is_refused_before_files_are_searched(server: AppServer, path: str, status: int) -> None:
+    headers = {"Host": f"localhost:{server.port}", "Accept-Encoding": "gzip"}
+    assert respond(server, path, headers).status == status
+
+
 @pytest.mark.parametrize("name", ["%00", "a" * 5000])
 def test_an_invalid_name_of_a_script_is_no_error_of_the_server(server: AppServer, name: str) -> None:
     headers = {"Host": f"localhost:{server.port}", "Accept-Encoding": "gzip"}

@@ -25,22 +25,18 @@ class CompressedAssets:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["method"] == "GET" and scope["path"].endswith(tuple(COMPRESSED_TYPES)):
-            response = _compressed(scope["path"])
-            if response is not None and "gzip" in Headers(scope=scope).get("accept-encoding", ""):
-                return await response(scope, receive, send)
+        is_get = scope["type"] == "http" and scope["method"] == "GET"
+        file = _files().get(scope["path"]) if is_get else None
+        if file is not None and "gzip" in Headers(scope=scope).get("accept-encoding", ""):
+            return await _compressed_file(file)(scope, receive, send)
         return await self.app(scope, receive, send)
 
 
-def _compressed(path: str) -> Response | None:
-    """Return the compressed file of a path such as `/static/js/index.js`; None if there is none."""
-    try:
-        file = (STATIC_FOLDER / path.lstrip("/")).resolve()
-        if not file.is_relative_to(STATIC_FOLDER / "static") or not file.is_file():
-            return None
-    except (OSError, ValueError):  # a name that is too long or contains a zero byte
-        return None
-    return _compressed_file(file)
+@lru_cache(maxsize=1)
+def _files() -> dict[str, Path]:
+    """Return the files by path of a request, such as `/static/js/index.js`."""
+    files = (file for file in (STATIC_FOLDER / "static").rglob("*") if file.suffix in COMPRESSED_TYPES)
+    return {f"/{file.relative_to(STATIC_FOLDER).as_posix()}": file for file in files}
 
 
 @lru_cache(maxsize=512)

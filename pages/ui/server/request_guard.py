@@ -28,6 +28,7 @@ STATIC_APP = "staticAppId"  # parameter with which Streamlit's page runs what an
 MEDIA_PATH = "/media/"
 COOKIE_NAME = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 MAX_COOKIES, MAX_COOKIE_BYTES = 200, 2**15  # of a request; those of a browser for a host are fewer
+MAX_PATH = 2_048  # characters of a path without parameters: looking for a file takes the square of its parts
 MAX_PART = 65_536  # bytes of an answer that are sent at a time: a connection that does not read gets no more
 RESPONSE_HEADERS = {
     "Content-Security-Policy": "connect-src 'self' blob: data:; font-src 'self' data:; img-src 'self' blob: data:; "
@@ -85,6 +86,8 @@ class RequestGuard:
         is_link = headers.get("sec-fetch-dest") == "document" and not signs_out
         if is_foreign or (headers.get("sec-fetch-site") in OTHER_SITES and not is_link):
             return "Requests from another origin are not allowed."
+        if len(path) > MAX_PATH:
+            return f"The path has more than {MAX_PATH:,} characters."
         if STATIC_APP in unquote_plus(scope.get("query_string", b"").decode("latin-1")):
             return f"The parameter {STATIC_APP} is not allowed."
         return None
