@@ -307,6 +307,8 @@ CASES: dict[str, tuple[Make, str]] = {
         "of the file expand to at least",
     ),
     "gzip_in_gzip.tsv.gz": (gzipped(gzip.compress(ROWS)), "contains gzip data"),
+    "empty_members.tsv.gz": (gzipped(b"", 3 * MIB // 2), "consists of more than 10,000 gzip files of a few bytes"),
+    "tiny_members.tsv.gz": (gzipped(b"a\tb\n", MIB), "consists of more than 10,000 gzip files of a few bytes"),
     "cut.tsv.gz": (content(gzip.compress(ROWS)[:-9]), "not a complete gzip file"),
     "trailing.tsv.gz": (content(gzip.compress(ROWS) + b"trailing"), "not a complete gzip file"),
     "not_gzip.tsv.gz": (content(ROWS), "not a complete gzip file"),

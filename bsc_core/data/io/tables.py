@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import codecs
 import csv
-import gzip
 import io
 import json
 import math
@@ -21,6 +20,7 @@ from itertools import chain, islice, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from bsc_core.data.io.gzip_stream import BLOCK_BYTES, GzipStream
 from bsc_core.data.io.hub_dataset import open_hub_dataset
 from bsc_core.data.io.limits import (
     UNCHECKED_CELLS,
@@ -63,7 +63,7 @@ MAX_BLANK = 1_000_000  # empty lines of a file, if they are most of its lines
 MAX_OPENED = 1_000_000  # lists and objects in a line of JSON
 MAX_DIGITS = 100  # of a whole number in JSON; the time of reading it grows with their square
 SURROGATE = "\\ud"  # start of the escape sequence of a surrogate
-GZIP_ERRORS = (gzip.BadGzipFile, EOFError, zlib.error)
+GZIP_ERRORS = (EOFError, zlib.error)
 BUFFER_BYTES = 1 << 20
 
 
@@ -706,7 +706,7 @@ def _open_text(
         if not status.st_size:  # also the files of /proc, some of which never end
             raise FileFormatError(f"{name}: the file is empty; it needs a header and at least one row")
         with path.open("rb") as raw:
-            stream: Any = gzip.GzipFile(fileobj=raw) if gzipped else raw
+            stream = io.BufferedReader(GzipStream(raw, name), BLOCK_BYTES) if gzipped else raw
             head = stream.peek(HEAD_BYTES)[:HEAD_BYTES]
             if not head:
                 raise FileFormatError(f"{name}: the file is empty; it needs a header and at least one row")
@@ -717,7 +717,7 @@ def _open_text(
             yield raw, io.TextIOWrapper(checked, encoding="utf-8-sig", newline=newline)
     except UnicodeDecodeError:
         try:
-            line, byte = _first_undecodable(path, gzipped=gzipped)
+            line, byte = _first_undecodable(name, path, gzipped=gzipped)
         except GZIP_ERRORS:
             raise _incomplete_gzip(name) from None
         raise FileFormatError(f"{name}: line {line} (byte {byte:,}) is not UTF-8; save the file as UTF-8") from None
@@ -735,11 +735,12 @@ def _incomplete_gzip(name: str) -> FileFormatError:
     )
 
 
-def _first_undecodable(path: Path, *, gzipped: bool) -> tuple[int, int]:
+def _first_undecodable(name: str, path: Path, *, gzipped: bool) -> tuple[int, int]:
     """Return line, from 1, and byte, from 0, of the first byte that is not UTF-8."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     lines, start = 1, 0
-    with gzip.open(path) if gzipped else path.open("rb") as file:
+    with path.open("rb") as raw:
+        file = io.BufferedReader(GzipStream(raw, name), BLOCK_BYTES) if gzipped else raw
         while block := file.read(BUFFER_BYTES):
             pending = len(decoder.getstate()[0])  # bytes of an incomplete character
             try:
