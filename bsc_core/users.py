@@ -205,7 +205,7 @@ def remove_user(root: Path, name: str) -> None:
 @contextmanager
 def _changed_users(root: Path) -> Iterator[dict[str, User]]:
     """Yield the users, and write them when the block ends without an error; no other process changes them meanwhile."""
-    root.mkdir(parents=True, exist_ok=True)
+    root.mkdir(mode=0o700, parents=True, exist_ok=True)
     with file_lock(root / _LOCK_FILE):
         users = read_users(root)
         yield users

@@ -264,7 +264,8 @@ def test_ranges_are_ignored_since_a_copy_of_each_would_be_kept(server: AppServer
 
 
 @pytest.mark.parametrize(
-    ("path", "status"), [("/a" * 1024, 200), ("/a" * 1024 + "/", 403), ("/a" * 20_000 + ".js", 403)]
+    ("path", "status"),
+    [("/a" * 1024, 200), ("/a" * 1024 + "/", 403), ("/%41" * 1536, 403), ("/a" * 20_000 + ".js", 400)],
 )
 def test_a_long_path_is_refused_before_files_are_searched(server: AppServer, path: str, status: int) -> None:
     headers = {"Host": f"localhost:{server.port}", "Accept-Encoding": "gzip"}

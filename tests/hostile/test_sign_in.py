@@ -37,14 +37,18 @@ from streamlit.runtime.memory_media_file_storage import MemoryMediaFileStorage
 from streamlit.runtime.session_manager import SessionClientDisconnectedError
 from streamlit.web.server.starlette.starlette_websocket import StarletteSessionClient
 from uvicorn.server import ServerState
+from websockets.datastructures import Headers
 from websockets.exceptions import ConnectionClosed
+from websockets.frames import Frame, Opcode
 from websockets.sync.client import connect
 
-from bsc_core.users import AUDIT_FILE, USER_HEADER, USERS_FILE, add_user, read_users, remove_user
+from bsc_core.data.io.limits import MAX_DATA_MB
+from bsc_core.users import AUDIT_FILE, SHARED, USER_HEADER, USERS_FILE, add_user, read_users, remove_user
 from pages.ui.server import connection_limits, rate_limits, startup, streamlit_patches
 from pages.ui.server.connection_limits import (
     ACCEPTED,
     MAX_BEHIND,
+    MAX_COMPRESSED,
     MAX_FRAMES,
     MAX_HEADER_LINES,
     MAX_WAITING_BYTES,
@@ -55,17 +59,19 @@ from pages.ui.server.connection_limits import (
     LimitedWebSocket,
 )
 from pages.ui.server.messages import (
+    BLOCK_BYTES,
     MAX_ADDED_ROWS,
     MAX_MESSAGE_BYTES,
     MAX_QUERY,
     MAX_QUERY_OF_STUDENT,
     MAX_STUDENT_BYTES,
     MAX_STUDENT_ENTRIES,
+    MAX_TABLE_ENTRIES,
     MAX_TABLES,
     MAX_WIDGETS,
     MAX_WIDGETS_OF_STUDENT,
 )
-from pages.ui.server.rate_limits import RateLimit
+from pages.ui.server.rate_limits import MEMBER_RATE, RateLimit
 from pages.ui.server.request_guard import _host_name, allowed_hosts
 from pages.ui.server.sign_in import KEY_COOKIE, MAX_FORM_BYTES, SignIn
 from pages.ui.server.startup import PROVIDER_SETTINGS, main, sign_in_problem
@@ -368,6 +374,31 @@ def test_the_names_of_this_machine_are_allowed_when_it_listens_on_all_addresses(
     assert "evil.example" not in allowed_hosts("0.0.0.0")
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such modes")
+@pytest.mark.parametrize("mode", [0o700, 0o755])
+def test_files_of_a_shared_app_are_closed_to_other_system_users(
+    keys: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], mode: int
+) -> None:
+    root, new = Path(keys["root"]), Path(keys["root"]) / f"new-{mode}"
+    assert root.stat().st_mode & 0o777 == 0o700  # created by `bsc users add`
+    monkeypatch.setenv("BSC_RUNS", keys["root"])
+    monkeypatch.setenv(SHARED, "")
+    monkeypatch.setenv(MAX_DATA_MB, "")
+    monkeypatch.setattr("sys.argv", ["bsc", "--host", "localhost"])
+    for name in ("streamlit_patches.apply", "prepare_log", "_raise_file_limit"):
+        monkeypatch.setattr(f"pages.ui.server.startup.{name}", lambda: None)
+    monkeypatch.setattr(startup, "make_app", lambda *values: Mock(run=lambda config: new.touch()))
+    umask = os.umask(0o022)
+    root.chmod(mode)
+    try:
+        assert main() == 0
+    finally:
+        os.umask(umask)
+        root.chmod(0o700)
+    assert new.stat().st_mode & 0o777 == 0o600
+    assert ("close it with `chmod 700`" in capsys.readouterr().err) == (mode != 0o700)
+
+
 def test_an_unknown_address_is_one_line(
     keys: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -463,6 +494,38 @@ def test_a_table_with_many_added_rows_is_ignored(keys: dict[str, str], value: st
         {"type": "websocket.receive", "bytes": one.SerializeToString()} for one in (many, few)
     ]
     assert receive_in_app(keys, messages, 1)[0]["bytes"] == few.SerializeToString()
+
+
+@pytest.mark.parametrize("value", ['{"added_rows": [], "a": [%s]}', '{"added\\u005frows": [%s]}'])
+def test_a_table_with_very_many_values_is_ignored_before_it_is_parsed(
+    keys: dict[str, str], value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pages.ui.server.messages.json.loads", lambda table: pytest.fail("parsed"))
+    message, usual = BackMsg(), BackMsg(stop_script=True)
+    message.rerun_script.widget_states.widgets.add(id="a", string_value=value % ",".join(["[]"] * MAX_TABLE_ENTRIES))
+    contents: list[bytes | None] = [message.SerializeToString(), usual.SerializeToString()]
+    assert received(keys, contents, 1, "ben") == contents[1:]
+
+
+@pytest.mark.parametrize(("name", "waits"), [("ada", False), ("ben", True)])
+@pytest.mark.parametrize("size", [1, MAX_MESSAGE_BYTES - 100])
+def test_messages_of_a_member_wait_if_they_are_many_or_large(
+    keys: dict[str, str], name: str, waits: bool, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    delays: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        delays.append(seconds)
+
+    message = BackMsg()
+    message.rerun_script.widget_states.widgets.add(id="a", bytes_value=bytes(size))
+    content = message.SerializeToString()
+    monkeypatch.setattr("pages.ui.server.messages.asyncio.sleep", sleep)
+    count = int(MEMBER_RATE[1]) // (1 + len(content) // BLOCK_BYTES)
+    received(keys, [content] * count, count, name)
+    assert delays == []
+    received(keys, [content] * (count + 10), count + 10, name)
+    assert bool(delays) == waits
 
 
 @pytest.mark.parametrize("change", ["removed", "new key", "other role"])
@@ -609,6 +672,33 @@ def test_a_request_with_many_headers_is_refused(server: AppServer, count: int, s
                 answers += part
     statuses = re.findall(rb"HTTP/1.1( \d+ )", answers)
     assert statuses == [b" 200 "] * earlier + [status]
+
+
+@pytest.mark.parametrize(
+    ("line", "is_refused"),
+    [
+        (b"Sec-WebSocket-Extensions: " + b"a," * 700, False),
+        (b"Sec-WebSocket-Extensions: " + b"a," * 29_000, True),
+        (b"Sec-WebSocket-Extensions: a\r\n" * 50 + b"Sec-WebSocket-Protocol: " + b"a," * 1_000, True),
+        (b"Connection: " + b"a," * 29_000, True),
+    ],
+    ids=["few", "extensions", "in all", "connection"],
+)
+def test_a_websocket_with_long_lists_in_its_headers_is_refused_before_they_are_compared(
+    line: bytes, is_refused: bool
+) -> None:
+    upgrade, rest = HANDSHAKE.split(b"\r\n", 1)
+    _, transport = sent(LimitedHttp, b"\r\n".join((upgrade, line, rest)))
+    assert any(b" 400 " in call.args[0] for call in transport.write.call_args_list) == is_refused
+    assert transport.set_protocol.called != is_refused
+
+
+def test_large_messages_are_sent_without_compressing_them() -> None:
+    connection, _ = sent(LimitedWebSocket, HANDSHAKE)
+    (extension,) = connection.conn.process_extensions(Headers({"Sec-WebSocket-Extensions": "permessage-deflate"}))[1]
+    for size, is_compressed in ((MAX_COMPRESSED, True), (MAX_COMPRESSED + 1, False), (100, True)):
+        frame = extension.encode(Frame(Opcode.BINARY, bytes(size)))
+        assert (frame.rsv1, len(frame.data) < size) == (is_compressed, is_compressed)
 
 
 def test_a_request_in_chunks_is_refused() -> None:

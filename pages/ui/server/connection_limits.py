@@ -11,6 +11,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets import http11
+from websockets.frames import Frame
 
 from bsc_core.users import SHARED
 from pages.ui.server.rate_limits import network
@@ -25,6 +27,10 @@ from pages.ui.server.rate_limits import network
 ACCEPTED = 16  # connections that are accepted at a time, before anything else is done
 BLANK_LINE = re.compile(rb"\n\r?\n")
 MAX_HEADER_LINES = 100
+MAX_PATH = 6_144  # bytes of the path of a request, in which each character may be escaped as three
+UPGRADE_HEADERS = (b"connection", b"upgrade")  # and those of `sec-websocket`: lists, which are compared item by item
+MAX_UPGRADE_BYTES = 2_048  # of these headers together; those of browsers have less than 600
+MAX_COMPRESSED = 2**18  # bytes of a message of a websocket; larger ones, such as maps, are sent as they are
 MAX_BEHIND = 2**14  # bytes received behind a request that is not answered yet; a browser waits for the answer
 SLICE_BYTES = 1024  # of a websocket, parsed at a time
 MAX_WAITING_MESSAGES, MAX_WAITING_BYTES = 16, 2 * 2**20
@@ -69,8 +75,7 @@ class LimitedHttp(H11Protocol):
                 self._received += len(event.data)
             if isinstance(event, h11.Request):
                 self._requests += 1
-                if any(name == b"transfer-encoding" for name, _ in event.headers):
-                    raise h11.RemoteProtocolError("the request is in chunks; send its length")
+                _check_request(event)
             return event
 
         self.conn.next_event = next_limited_event  # type: ignore[method-assign]
@@ -152,6 +157,17 @@ def _is_of_another_user(client: tuple[str, int], server: tuple[str, int]) -> boo
     return bool(users) and not users <= {os.getuid(), SUPERUSER}
 
 
+def _check_request(request: h11.Request) -> None:
+    """Raise RemoteProtocolError for what would take long before the request is known to be one of a user."""
+    if any(name == b"transfer-encoding" for name, _ in request.headers):
+        raise h11.RemoteProtocolError("the request is in chunks; send its length")
+    if len(request.target.partition(b"?")[0]) > MAX_PATH:
+        raise h11.RemoteProtocolError("the path is too long")
+    upgrade = (value for name, value in request.headers if name in UPGRADE_HEADERS or name.startswith(b"sec-websocket"))
+    if sum(map(len, upgrade)) > MAX_UPGRADE_BYTES:
+        raise h11.RemoteProtocolError("the headers of a websocket are too long")
+
+
 def _header_lines(received: bytes) -> int:
     """Return the number of lines before the first empty line."""
     return BLANK_LINE.split(received, 1)[0].count(b"\n")
@@ -193,11 +209,21 @@ class EndingTransport(CountingTransport):
 class LimitedWebSocket(WebSocketsSansIOProtocol):
     """Websocket connection that ends if its client sends faster than its messages are read, or very many frames.
 
-    It also ends soon after it is closed, if its client does not read, and if it begins with an invalid request.
+    It also ends soon after it is closed, if its client does not read, and if it begins with an invalid request. Large
+    messages to the client are not compressed, since that would keep all others waiting.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
+        process_extensions = self.conn.process_extensions
+
+        def process_limited_extensions(headers: Any) -> Any:
+            response, extensions = process_extensions(headers)
+            for one in extensions:
+                one.encode = partial(_encode_if_small, one.encode)  # type: ignore[method-assign]
+            return response, extensions
+
+        self.conn.process_extensions = process_limited_extensions  # type: ignore[method-assign]
         self._second, self._frames_of_second = 0, 0
         events_received = self.conn.events_received
 
@@ -227,3 +253,7 @@ class LimitedWebSocket(WebSocketsSansIOProtocol):
             if is_behind or max(len(self.frames), self._frames_of_second) > MAX_FRAMES:
                 self.transport.abort()
                 return
+
+
+def _encode_if_small(encode: Callable[[Frame], Frame], frame: Frame) -> Frame:
+    return encode(frame) if len(frame.data) <= MAX_COMPRESSED else frame

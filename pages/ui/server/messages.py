@@ -19,6 +19,7 @@ CHECK_SECONDS = 20.0  # between checks that the user of a connection is still si
 MAX_MESSAGE_BYTES = 1 << 20  # of a client: values of widgets, such as a selection on a map
 MAX_STUDENT_BYTES = 1 << 17  # of a message from a student; Streamlit keeps the values for minutes
 MAX_STUDENT_ENTRIES = 10_000
+BLOCK_BYTES = 1 << 16
 USUAL_REQUESTS = (  # messages that a browser sends; others clear the caches of all users, for example
     "rerun_script",
     "stop_script",
@@ -30,6 +31,7 @@ MAX_FILE_NAMES = 100  # in a message that asks where to upload files
 MAX_WIDGETS, MAX_WIDGETS_OF_STUDENT = 1_000, 200  # in a message, which has all controls of a page
 MAX_QUERY, MAX_QUERY_OF_STUDENT = 2**17, 2**15  # characters of the parameters of a page
 MAX_TABLES, MAX_ADDED_ROWS = 100, 100  # tables that users edit, and rows that they add to one
+MAX_TABLE_ENTRIES = 10_000  # of the changes of a table, which are parsed on the thread that serves everybody
 NAME = re.compile(r"[\x20-\x7e]{0,300}")
 DOWNLOADS = ("deferred_file", "dataframe_chunk")
 
@@ -66,12 +68,17 @@ def while_signed_in(receive: Receive, is_signed_in: Callable[[], bool]) -> Recei
 
 
 def with_delays(receive: Receive, delay: Callable[[], float]) -> Receive:
-    """Delay messages that come too fast: each is parsed on the thread that serves everybody, and most draw a page."""
+    """Delay messages that come too fast: each is parsed on the thread that serves everybody, and most draw a page.
+
+    A message counts once for each BLOCK_BYTES that it has begun.
+    """
 
     async def receive_later() -> Message:
         message = await receive()
-        if message["type"] == "websocket.receive" and (seconds := delay()):
-            await asyncio.sleep(seconds)
+        if message["type"] == "websocket.receive":
+            blocks = 1 + len(message.get("bytes") or message.get("text") or "") // BLOCK_BYTES
+            if seconds := max(delay() for _ in range(blocks)):
+                await asyncio.sleep(seconds)
         return message
 
     return receive_later
@@ -137,6 +144,10 @@ def _entries(content: bytes) -> int:
 
 def _adds_many_rows(table: str) -> bool:
     """Whether the changes of an edited table have many added rows, which Streamlit adds one by one."""
+    if "added_rows" not in table and "\\" not in table:  # the name may be written with escapes
+        return False
+    if _entries(table.encode()) > MAX_TABLE_ENTRIES:
+        return True
     try:
         return len(json.loads(table).get("added_rows") or ()) > MAX_ADDED_ROWS
     except (ValueError, TypeError, AttributeError, RecursionError):

@@ -25,6 +25,8 @@ ANY_ADDRESS = ("0.0.0.0", "::")
 HOST = re.compile(r"(?P<name>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]*)?")
 OTHER_SITES = ("cross-site", "same-site")  # `Sec-Fetch-Site`; other ports of this machine are the same site
 STATIC_APP = "staticAppId"  # parameter with which Streamlit's page runs what another site sends, instead of this app
+MAX_NAME = 3 * len(STATIC_APP)  # characters of its name, each of which may be escaped as three
+MAX_PARAMETERS = 1_000
 MEDIA_PATH = "/media/"
 COOKIE_NAME = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 MAX_COOKIES, MAX_COOKIE_BYTES = 200, 2**15  # of a request; those of a browser for a host are fewer
@@ -88,7 +90,11 @@ class RequestGuard:
             return "Requests from another origin are not allowed."
         if len(path) > MAX_PATH:
             return f"The path has more than {MAX_PATH:,} characters."
-        if STATIC_APP in unquote_plus(scope.get("query_string", b"").decode("latin-1")):
+        query = scope.get("query_string", b"").decode("latin-1")
+        if query.count("&") >= MAX_PARAMETERS:
+            return f"The address has more than {MAX_PARAMETERS:,} parameters."
+        names = (one.partition("=")[0] for one in query.split("&"))
+        if any(STATIC_APP in unquote_plus(name) for name in names if len(name) <= MAX_NAME):
             return f"The parameter {STATIC_APP} is not allowed."
         return None
 

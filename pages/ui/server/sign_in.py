@@ -26,7 +26,14 @@ from bsc_core.users import USER_HEADER, User, key_hash, read_users, user_with_em
 from pages.ui.server.connection_limits import USER
 from pages.ui.server.html_pages import SIGN_IN, SIGN_OUT, change_user_page, sign_in_page
 from pages.ui.server.messages import while_signed_in, with_delays, without_refused
-from pages.ui.server.rate_limits import PROVIDER_RATE, VISITORS_RATE, AddressRateLimits, RateLimit, StudentRateLimits
+from pages.ui.server.rate_limits import (
+    MEMBER_RATE,
+    PROVIDER_RATE,
+    VISITORS_RATE,
+    AddressRateLimits,
+    RateLimit,
+    StudentRateLimits,
+)
 
 PROVIDER_SIGN_OUT, CALLBACK_PATH = "/auth/logout", "/oauth2callback"
 PROVIDER_PATHS = "/auth/login", PROVIDER_SIGN_OUT, CALLBACK_PATH
@@ -57,6 +64,7 @@ class SignIn:
         self.root = root
         self._last_event: dict[tuple[str, str], float] = {}  # time of the last event by user and action
         self._students: defaultdict[str, StudentRateLimits] = defaultdict(StudentRateLimits)  # by user
+        self._members: defaultdict[str, RateLimit] = defaultdict(lambda: RateLimit(*MEMBER_RATE))
         self._visitors, self._callbacks = AddressRateLimits(*VISITORS_RATE), AddressRateLimits(*PROVIDER_RATE)
         # Users with the digest of a cookie and the address that sent it, which are in the audit log.
         self._seen: set[tuple[str, str, str]] = set()
@@ -115,6 +123,8 @@ class SignIn:
             return await self.app(scope, receive, send)
         receive = while_signed_in(receive, lambda: self._is_signed_in(user, cookies))
         if user.may_launch:
+            if not user.is_owner:
+                receive = with_delays(receive, self._members[user.name].delay)
             return await self.app(scope, without_refused(receive, user), send)
         return await self._serve_student(scope, receive, send, user)
 
