@@ -45,16 +45,18 @@ def check(config: RunConfig, sweep: SweepConfig | None, data: DatasetSplits) -> 
         over = {} if sweep is None else sweep.over
         parts = [SweepConfig(over={key: values[:MAX_VALUES_CHECKED]}) for key, values in over.items()] or [None]
     for part in parts:
-        _check_files(configs := run_configs(first, part))
-        for run_config in configs:
-            encoder_picker.check(run_config)
+        _checked_configs(first, part)
 
 
-def _check_files(configs: list[RunConfig]) -> None:
-    """Check that the user may read the files of all configs; those of a sweep in a link can be any."""
-    for data in {config.data for config in configs}:
+def _checked_configs(config: RunConfig, sweep: SweepConfig | None) -> list[RunConfig]:
+    """Return the configs of all runs, whose files the user may read; the link of a sweep can name any."""
+    configs = run_configs(config, sweep)
+    for data in {one.data for one in configs}:
         uploads.check_files(data)
         uploads.check_decisions(data.false_negatives)
+    for one in configs:
+        encoder_picker.check(one)
+    return configs
 
 
 def run_configs(config: RunConfig, sweep: SweepConfig | None) -> list[RunConfig]:
@@ -248,10 +250,8 @@ def launch(config: RunConfig, sweep: SweepConfig | None, run_id: str) -> dict[st
     from bsc_core import jobs
 
     users.check_launch(count_runs(sweep, config.training.seeds), config.training.threads)  # before they are built
-    _check_files(configs := run_configs(config, sweep))
-    for run_config in configs:
-        encoder_picker.check(run_config)
-    threads = max(run_config.training.threads or 0 for run_config in configs) or None
+    configs = _checked_configs(config, sweep)
+    threads = max(one.training.threads or 0 for one in configs) or None
     with users.admit_launch(run_id, len(configs), threads):
         preflight.cancel()
         if len(configs) == 1:
