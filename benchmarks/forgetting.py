@@ -19,7 +19,8 @@ from bsc_core.jobs.actions.merging import ALPHAS, Candidates, merge_curve
 from bsc_core.reproduction.catalog import CLAIMS, RECOMMENDED_SETTINGS
 from bsc_core.reproduction.claims import Claim
 from bsc_core.reproduction.runs import latest_attempt, plan_runs
-from bsc_core.runs import GENERAL_SCORE, Run, RunStore
+from bsc_core.runs import Run, RunStore
+from bsc_core.runs.documents import GENERAL_SCORE
 
 
 def trained_runs(claim: Claim, data: Path, runs: Path) -> list[Run]:

@@ -26,7 +26,9 @@ from bsc_core.neighbors import check_finite
 from bsc_core.preparation.experiment import load_experiment
 from bsc_core.preparation.repeated_mining import RepeatedMining
 from bsc_core.run_results import save_results
-from bsc_core.runs import RESULT, Run, RunStore, parent_run_id
+from bsc_core.runs import Run, RunStore
+from bsc_core.runs.documents import RESULT
+from bsc_core.runs.ids import parent_run_id
 from bsc_core.training.callbacks import (
     Callback,
     EarlyStopping,

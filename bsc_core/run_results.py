@@ -26,7 +26,8 @@ from bsc_core.evaluation.evaluator import (
 )
 from bsc_core.evaluation.metrics.ranking import Metrics
 from bsc_core.preparation.experiment import load_experiment
-from bsc_core.runs import EVALUATION_SIZES, INTERVALS, TEXTS, Run
+from bsc_core.runs import Run
+from bsc_core.runs.documents import EVALUATION_SIZES, INTERVALS, TEXTS
 
 When = Literal["before", "after"]
 """`before`: the encoder that the run started from; `after`: the run's best model."""

@@ -41,7 +41,9 @@ from bsc_core.files import (
 )
 from bsc_core.formatting import shorten
 from bsc_core.paths import sample_data_folder
-from bsc_core.runs import Run, RunStore, parent_run_id, signed, verified
+from bsc_core.runs import Run, RunStore
+from bsc_core.runs.ids import parent_run_id
+from bsc_core.runs.signatures import signed, verified
 
 USERS_FILE = "users.toml"
 AUDIT_FILE = "audit.jsonl"

@@ -14,7 +14,8 @@ from bsc_core.jobs.actions.resuming import continue_run
 from bsc_core.jobs.worker import main as perform
 from bsc_core.pipeline import run_experiment
 from bsc_core.preparation.plan_report import plan_report
-from bsc_core.runs import Run, RunStore, parent_run_id
+from bsc_core.runs import Run, RunStore
+from bsc_core.runs.ids import parent_run_id
 from bsc_core.training.callbacks import OnStep
 from bsc_core.training.estimate import estimate
 

@@ -23,7 +23,8 @@ from bsc_core.jobs.worker import main as execute
 from bsc_core.lab.link import read_link
 from bsc_core.presets.catalog import PRESETS
 from bsc_core.run_results import compare_runs, run_intervals
-from bsc_core.runs import PREVIOUS_NAMES, RunStore
+from bsc_core.runs import RunStore
+from bsc_core.runs.documents import PREVIOUS_NAMES
 from pages.ui.components.navigation import PARAMETERS
 
 FIXTURE = Path(__file__).parent / "fixtures" / "previous_version"

@@ -17,7 +17,8 @@ from bsc_core.data.generation.negatives import row_negatives, with_negatives
 from bsc_core.errors import TrainingError
 from bsc_core.jobs.actions.resuming import continue_run
 from bsc_core.pipeline import load_training_data, run_experiment
-from bsc_core.runs import EPOCH_TEXTS, Run, RunStore, epoch_array, saved_epochs
+from bsc_core.runs import Run, RunStore
+from bsc_core.runs.store import EPOCH_TEXTS, epoch_array, saved_epochs
 from bsc_core.training.callbacks import Callback, OnStep
 from bsc_core.training.checkpoint import checkpoints, last_checkpoint, save_checkpoint
 

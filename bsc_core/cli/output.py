@@ -41,7 +41,7 @@ def run_report(run: Run) -> Report:
 def _result(run: Run) -> tuple[Report, str | None]:
     """Return the content of a run's result file, or an error if it is damaged."""
     from bsc_core.errors import RunError
-    from bsc_core.runs import RESULT
+    from bsc_core.runs.documents import RESULT
 
     try:
         result = run.read_json(RESULT) or {}

@@ -138,7 +138,7 @@ def _group(
     from bsc_core.jobs.actions.groups import group_members
     from bsc_core.jobs.actions.launching import join_group
     from bsc_core.jobs.worker_ranks import is_distributed
-    from bsc_core.runs import new_run_id
+    from bsc_core.runs.ids import new_run_id
 
     group = new_run_id(*configs)
     if detach:

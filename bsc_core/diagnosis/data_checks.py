@@ -21,7 +21,7 @@ from bsc_core.errors import RunError
 from bsc_core.files import MAX_LARGE_DOCUMENT_BYTES, read_regular
 from bsc_core.formatting import percent, plural, shorten
 from bsc_core.neighbors import unit_rows
-from bsc_core.runs import FIRST_BATCH
+from bsc_core.runs.documents import FIRST_BATCH
 from bsc_core.types import Ids, Indices
 
 LEAKED_SHARE = 0.02  # a smaller share of pairs moves a metric in [0, 1] by at most 0.02, less than its usual interval

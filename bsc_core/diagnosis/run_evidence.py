@@ -19,7 +19,9 @@ from bsc_core.evaluation.metrics.pairs import area_under_curve
 from bsc_core.neighbors import paired_cosines
 from bsc_core.preparation.experiment import load_experiment
 from bsc_core.run_results import WHEN, When, compare_runs
-from bsc_core.runs import TEXTS, Run, epoch_name
+from bsc_core.runs import Run
+from bsc_core.runs.documents import TEXTS
+from bsc_core.runs.store import epoch_name
 from bsc_core.training.data import is_streamed, select_training_rows
 from bsc_core.types import Ids, Numbers, Vectors
 

@@ -21,7 +21,7 @@ from bsc_core.evaluation.comparison import HIGHEST
 from bsc_core.evaluation.metrics.geometry import anisotropy, sample_vectors
 from bsc_core.formatting import metric, metric_name, percent, signed
 from bsc_core.run_results import WHEN
-from bsc_core.runs import BEST_EPOCH, GENERAL, GENERAL_SCORE
+from bsc_core.runs.documents import BEST_EPOCH, GENERAL, GENERAL_SCORE
 from bsc_core.types import Ids, Matrix, Numbers
 
 MIN_NEGATIVES = 8  # fewer always leave most of the gradient on one negative

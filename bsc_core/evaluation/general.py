@@ -21,7 +21,7 @@ from bsc_core.errors import ConfigError
 from bsc_core.evaluation.evaluator import evaluate
 from bsc_core.evaluation.metrics.ranking import Metrics
 from bsc_core.paths import sample_data_folder
-from bsc_core.runs import GENERAL_SCORE
+from bsc_core.runs.documents import GENERAL_SCORE
 from bsc_core.types import Vectors
 
 

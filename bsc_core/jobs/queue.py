@@ -17,7 +17,8 @@ from filelock import FileLock, Timeout
 
 from bsc_core.errors import InputError, JobError
 from bsc_core.files import check_regular, file_lock, has_locks
-from bsc_core.runs import LAUNCHED, RunStore
+from bsc_core.runs import RunStore
+from bsc_core.runs.documents import LAUNCHED
 
 _LOCK = ".queue.lock"
 _BUSY_SECONDS = 5.0

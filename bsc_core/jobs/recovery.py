@@ -16,20 +16,9 @@ from bsc_core.jobs.backends import Backend, ProcessInfo, backend_of
 from bsc_core.jobs.local.processes import start_supervisor
 from bsc_core.jobs.queue import Queue
 from bsc_core.jobs.states import advance, move, stopped_message
-from bsc_core.runs import (
-    ENDED,
-    FINISHED,
-    GROUP,
-    LAUNCHED,
-    RESULT,
-    RESUMED,
-    WORKER,
-    Run,
-    RunStatus,
-    RunStore,
-    is_trusted,
-    status_from_json,
-)
+from bsc_core.runs import FINISHED, Run, RunStatus, RunStore
+from bsc_core.runs.documents import ENDED, GROUP, LAUNCHED, RESULT, RESUMED, WORKER, status_from_json
+from bsc_core.runs.signatures import is_trusted
 from bsc_core.users import SHARED
 
 STALE_SECONDS = 60.0

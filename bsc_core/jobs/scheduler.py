@@ -12,7 +12,9 @@ from bsc_core.jobs.local.processes import worker_environment
 from bsc_core.jobs.queue import Queue, QueueState
 from bsc_core.jobs.recovery import not_started, refresh_status, repair_status
 from bsc_core.jobs.states import advance, claim_start
-from bsc_core.runs import LAUNCHED, Run, RunStatus, RunStore, parent_run_id
+from bsc_core.runs import Run, RunStatus, RunStore
+from bsc_core.runs.documents import LAUNCHED
+from bsc_core.runs.ids import parent_run_id
 from bsc_core.users import check_still_shared
 
 RETRY_SECONDS = 15.0

@@ -33,7 +33,8 @@ from bsc_core.jobs.local.processes import (
 from bsc_core.jobs.recovery import OUT_OF_MEMORY
 from bsc_core.jobs.states import advance, move, stopped_message
 from bsc_core.jobs.worker_ranks import follow, launched_rank
-from bsc_core.runs import ENDED, RESULT, WORKER, Run, RunStatus, State
+from bsc_core.runs import Run, RunStatus, State
+from bsc_core.runs.documents import ENDED, RESULT, WORKER
 
 Experiment = Callable[[RunConfig, Run], dict[str, Any]]
 HEARTBEAT_SECONDS = 2.0

@@ -30,7 +30,8 @@ from bsc_core.reproduction.verdicts import (
     summarize_verdicts,
 )
 from bsc_core.run_results import When
-from bsc_core.runs import RESULT, Run, RunStore
+from bsc_core.runs import Run, RunStore
+from bsc_core.runs.documents import RESULT
 
 PACKAGED_FINDINGS = Path(__file__).parent / "findings"
 Finding = dict[str, Any]

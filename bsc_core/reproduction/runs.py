@@ -22,7 +22,8 @@ from bsc_core.formatting import shorten
 from bsc_core.reproduction.claims import Claim, FormName, Sections, merge_sections
 from bsc_core.reproduction.metrics.nli import EXTRA_DATA_FILE
 from bsc_core.reproduction.subsets import prepare_subset
-from bsc_core.runs import GROUP, Run, RunStore
+from bsc_core.runs import Run, RunStore
+from bsc_core.runs.documents import GROUP
 
 Train = Callable[[Run], object]
 """Trains a queued run in this process, such as `jobs.worker.perform` does."""

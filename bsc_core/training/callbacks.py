@@ -18,17 +18,9 @@ from bsc_core.losses import save_loss
 from bsc_core.losses.classification import class_accuracy
 from bsc_core.neighbors import unit_rows
 from bsc_core.projection import sample_texts
-from bsc_core.runs import (
-    BEST_EPOCH,
-    EPOCH_TEXTS,
-    FIRST_BATCH,
-    GENERAL,
-    GENERAL_SCORE,
-    TEXTS,
-    Run,
-    epoch_array,
-    epoch_name,
-)
+from bsc_core.runs import Run
+from bsc_core.runs.documents import BEST_EPOCH, FIRST_BATCH, GENERAL, GENERAL_SCORE, TEXTS
+from bsc_core.runs.store import EPOCH_TEXTS, epoch_array, epoch_name
 from bsc_core.training.checkpoint import fingerprint, save_checkpoint
 from bsc_core.training.data import TrainingData
 from bsc_core.training.embeddings import Embeddings

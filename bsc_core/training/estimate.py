@@ -9,7 +9,9 @@ from bsc_core.config import RunConfig
 from bsc_core.data import DatasetSplits
 from bsc_core.errors import BscError
 from bsc_core.files import folder_bytes
-from bsc_core.runs import RESULT, Run, RunStore, parent_run_id
+from bsc_core.runs import Run, RunStore
+from bsc_core.runs.documents import RESULT
+from bsc_core.runs.ids import parent_run_id
 
 SPEEDS = ("train_characters_per_second", "encode_characters_per_second")
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from bsc_core.config import RunConfig, flatten
 from bsc_core.formatting import metric_name, printable
-from bsc_core.runs import GENERAL_SCORE
+from bsc_core.runs.documents import GENERAL_SCORE
 from bsc_core.training.loop.device import peak_memory_bytes
 from bsc_core.training.loop.distributed import Distributed
 from bsc_core.training.loop.trainer import Callback, StepReport, Trainer

@@ -13,7 +13,8 @@ from playwright.sync_api import expect
 from bsc_core.config import make_config
 from bsc_core.data.sample_data import sample_config
 from bsc_core.jobs.states import advance
-from bsc_core.runs import Run, RunStore, short_id
+from bsc_core.runs import Run, RunStore
+from bsc_core.runs.ids import short_id
 
 QUESTION = "How is training going"
 FIGURE = "[class*=st-key-figure-]"

@@ -10,7 +10,8 @@ from playwright.sync_api import WebSocket, expect
 
 from bsc_core import formatting
 from bsc_core.jobs import group_summary
-from bsc_core.runs import Run, RunStore, short_id
+from bsc_core.runs import Run, RunStore
+from bsc_core.runs.ids import short_id
 from tests.helpers.waiting import held, wait_until
 
 EPOCHS = 3

@@ -20,7 +20,8 @@ from bsc_core.diagnosis.diagnose import CHECKS
 from bsc_core.evaluation import Evaluator
 from bsc_core.preparation.experiment import load_experiment
 from bsc_core.run_results import save_results
-from bsc_core.runs import BEST_EPOCH, GENERAL, Run, RunStore
+from bsc_core.runs import Run, RunStore
+from bsc_core.runs.documents import BEST_EPOCH, GENERAL
 from bsc_core.training.data import select_training_rows
 
 WIDTH, TRAIN, DEV = 32, 96, 60

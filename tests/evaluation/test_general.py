@@ -15,7 +15,8 @@ from bsc_core.data import TextTable
 from bsc_core.errors import ConfigError
 from bsc_core.evaluation.general import GeneralSuite
 from bsc_core.pipeline import run_experiment, validate
-from bsc_core.runs import GENERAL, GENERAL_SCORE, Run, RunStore
+from bsc_core.runs import Run, RunStore
+from bsc_core.runs.documents import GENERAL, GENERAL_SCORE
 from bsc_core.training.checkpoint import checkpoints
 from tests.helpers.configs import with_changes
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from bsc_core.batching import BatchPlan
 from bsc_core.jobs.actions.resuming import _checkpoint_position
-from bsc_core.runs import Run, RunStore, saved_epochs
+from bsc_core.runs import Run, RunStore
+from bsc_core.runs.store import saved_epochs
 from bsc_core.training.checkpoint import last_checkpoint
 from bsc_core.users import run_access
 from tests.hostile.outcomes import outcome, write_outcomes

@@ -290,7 +290,7 @@ def refuse(*arguments: Any, **options: Any) -> None:
 
 
 def test_a_launch_on_a_full_disk_is_a_job_error(store, config, monkeypatch):
-    monkeypatch.setattr("bsc_core.runs.atomic_write", refuse)
+    monkeypatch.setattr("bsc_core.runs.store.atomic_write", refuse)
     with pytest.raises(JobError, match=r"No space left on device.*free disk space, then retry"):
         launch(store, config, "one", start=lambda store: None)
 
@@ -359,7 +359,7 @@ def test_a_lost_run_with_a_live_process_is_not_resumed(store, run):
 def test_a_locked_status_is_an_error_that_names_the_run(run, monkeypatch):
     from filelock import FileLock
 
-    monkeypatch.setattr("bsc_core.runs._LOCK_SECONDS", 0.05)
+    monkeypatch.setattr("bsc_core.runs.store._LOCK_SECONDS", 0.05)
     with FileLock(run.folder / ".status.lock"), pytest.raises(RunError, match="another process has locked its status"):
         run.update_status(step=1)
 

@@ -13,7 +13,9 @@ from bsc_core.jobs.actions.groups import differing_keys
 from bsc_core.jobs.actions.resuming import continue_run
 from bsc_core.jobs.queue import Queue
 from bsc_core.jobs.states import advance
-from bsc_core.runs import RESUMED, Run, RunStore, without_resumed
+from bsc_core.runs import Run, RunStore
+from bsc_core.runs.documents import RESUMED
+from bsc_core.runs.store import without_resumed
 from tests.jobs.conftest import add_checkpoint
 
 SWEEP = SweepConfig(over={"loss.temperature": (0.05, 0.1)})

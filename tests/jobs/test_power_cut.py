@@ -13,7 +13,8 @@ import pytest
 from bsc_core.config import DataConfig, RunConfig
 from bsc_core.jobs import Queue, launch, list_trash, reconcile, restore, trash
 from bsc_core.jobs.worker import perform
-from bsc_core.runs import LAUNCHED, RESULT, Run, RunStore
+from bsc_core.runs import Run, RunStore
+from bsc_core.runs.documents import LAUNCHED, RESULT
 
 CONFIG = RunConfig(data=DataConfig(train="pairs.tsv"))
 RUN = "one"

@@ -16,7 +16,9 @@ from bsc_core.errors import CheckpointError, InputError, JobError
 from bsc_core.jobs import Queue, launch, stop
 from bsc_core.jobs.actions.resuming import _check_disk_size, _copy, can_resume, continue_run, resume
 from bsc_core.jobs.worker import main
-from bsc_core.runs import EVALUATION_SIZES, Run, RunStore, without_resumed
+from bsc_core.runs import Run, RunStore
+from bsc_core.runs.documents import EVALUATION_SIZES
+from bsc_core.runs.store import without_resumed
 from bsc_core.training.checkpoint import checkpoints, last_checkpoint
 from tests.helpers.waiting import PATIENCE_SECONDS
 from tests.helpers.warm_processes import WarmProcess

@@ -14,7 +14,8 @@ from bsc_core.jobs.actions.resuming import continue_run, resume
 from bsc_core.jobs.backends import get_backend
 from bsc_core.jobs.queue import Queue
 from bsc_core.jobs.scheduler import Scheduler
-from bsc_core.runs import LAUNCHED, RESUMED, Run, RunStore
+from bsc_core.runs import Run, RunStore
+from bsc_core.runs.documents import LAUNCHED, RESUMED
 from tests.jobs.conftest import add_checkpoint
 
 HOSTILE = {"PYTHONPATH": "runs/one/code", "LD_PRELOAD": "x.so", "BSC_ROOTS": "", "BSC_BACKEND": "local"}

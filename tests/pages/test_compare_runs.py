@@ -14,7 +14,8 @@ from streamlit.testing.v1 import AppTest
 from bsc_core.evaluation import Evaluator
 from bsc_core.preparation.experiment import load_experiment
 from bsc_core.run_results import save_results
-from bsc_core.runs import RESUMED, Run, RunStore
+from bsc_core.runs import Run, RunStore
+from bsc_core.runs.documents import RESUMED
 from pages.ui.comparison import metrics_table, settings
 from pages.ui.comparison.view import differences
 from pages.ui.components import run_data

@@ -13,7 +13,8 @@ import pytest
 
 from bsc_core.errors import RunError
 from bsc_core.jobs.actions import trash
-from bsc_core.runs import GROUP, Run, RunStore
+from bsc_core.runs import Run, RunStore
+from bsc_core.runs.documents import GROUP
 from pages.ui.components import page_layout
 from pages.ui.embeddings import frames
 from pages.ui.retrieval import search

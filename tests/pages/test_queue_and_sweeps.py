@@ -14,7 +14,9 @@ from streamlit.testing.v1 import AppTest
 from bsc_core import formatting, jobs
 from bsc_core.evaluation import compare
 from bsc_core.jobs import Queue, launch, launch_group
-from bsc_core.runs import RESUMED, Run, RunStore, short_id
+from bsc_core.runs import Run, RunStore
+from bsc_core.runs.documents import RESUMED
+from bsc_core.runs.ids import short_id
 from pages.ui.runs import queue, table
 from pages.ui.runs import sweep as sweep_view
 from tests.helpers.pages import click, expander_labels, figure_titles, open_page, page_text, prepare_page

@@ -14,7 +14,9 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from bsc_core import jobs
-from bsc_core.runs import RESUMED, Run, RunStore, short_id
+from bsc_core.runs import Run, RunStore
+from bsc_core.runs.documents import RESUMED
+from bsc_core.runs.ids import short_id
 from pages.ui.components import display, run_data, url
 from pages.ui.runs import actions, sweep, table
 from tests.helpers.pages import figure_titles, open_page, page_text

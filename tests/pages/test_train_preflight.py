@@ -15,7 +15,8 @@ from bsc_core.data.sample_data import sample_config
 from bsc_core.jobs.states import advance
 from bsc_core.preflight import Preflight
 from bsc_core.presets.catalog import preset_config
-from bsc_core.runs import Run, RunStore, short_id
+from bsc_core.runs import Run, RunStore
+from bsc_core.runs.ids import short_id
 from bsc_core.training import estimate as estimates
 from pages.ui.new_run import preflight
 from tests.helpers.pages import (

@@ -28,7 +28,8 @@ from machine import Disk, set_clock, start_with_clock
 from bsc_core.errors import RunNotFoundError
 from bsc_core.jobs.local.processes import wait_until
 from bsc_core.jobs.supervisor import stop_on_signals
-from bsc_core.runs import Run, parent_run_id
+from bsc_core.runs import Run
+from bsc_core.runs.ids import parent_run_id
 from tests.helpers.waiting import PATIENCE_SECONDS
 from tests.jobs.stub_worker import LEDGER, last_step
 

@@ -24,7 +24,8 @@ from bsc_core.config import DataConfig, EncoderConfig, RunConfig
 from bsc_core.errors import BscError
 from bsc_core.jobs import Queue, launch, reconcile, restore, stop, trash
 from bsc_core.jobs.local.processes import find_process, signal_group, start_detached, wait_until
-from bsc_core.runs import ENDED, LAUNCHED, Run, RunStore
+from bsc_core.runs import Run, RunStore
+from bsc_core.runs.documents import ENDED, LAUNCHED
 from tests.helpers.waiting import PATIENCE_SECONDS
 from tests.jobs.stub_worker import command, start_supervising
 

@@ -12,7 +12,8 @@ from bsc_core.data import DatasetSplits, load_data
 from bsc_core.neighbors import unit_rows
 from bsc_core.pipeline import run_experiment
 from bsc_core.projection import sample_texts
-from bsc_core.runs import EPOCH_TEXTS, Run, RunStore, epoch_array, saved_epochs
+from bsc_core.runs import Run, RunStore
+from bsc_core.runs.store import EPOCH_TEXTS, epoch_array, saved_epochs
 from bsc_core.training.callbacks import save_epoch_vectors
 
 

@@ -11,7 +11,10 @@ from bsc_core.config.reading import format_value
 from bsc_core.errors import JobError
 from bsc_core.jobs.actions.launching import Start, create_run, enqueue
 from bsc_core.jobs.local.processes import start_supervisor
-from bsc_core.runs import GROUP, MAX_ID_WORDS, Run, RunStore, id_words, without_resumed
+from bsc_core.runs import Run, RunStore
+from bsc_core.runs.documents import GROUP
+from bsc_core.runs.ids import MAX_ID_WORDS, id_words
+from bsc_core.runs.store import without_resumed
 
 _SEED = "training.seed"
 _EXCLUDED = frozenset({_SEED, "training.seeds", "name"})

@@ -11,7 +11,9 @@ from bsc_core.errors import ConfigError, JobError
 from bsc_core.jobs.backends import get_backend
 from bsc_core.jobs.local.processes import ROOTS, start_supervisor
 from bsc_core.jobs.queue import Queue, check_locks, supervisor_lock
-from bsc_core.runs import GROUP, LAUNCHED, Run, RunStore, trust
+from bsc_core.runs import Run, RunStore
+from bsc_core.runs.documents import GROUP, LAUNCHED
+from bsc_core.runs.signatures import trust
 
 BACKEND = "BSC_BACKEND"
 RAY_PREFIX = "BSC_RAY_"  # variables of the launcher that the worker gets; the supervisor may have others

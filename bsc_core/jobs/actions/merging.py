@@ -24,7 +24,8 @@ from bsc_core.evaluation import Evaluator
 from bsc_core.evaluation.general import GeneralSuite
 from bsc_core.files import folder_bytes
 from bsc_core.run_results import run_data
-from bsc_core.runs import GENERAL_SCORE, RESULT, Run
+from bsc_core.runs import Run
+from bsc_core.runs.documents import GENERAL_SCORE, RESULT
 from bsc_core.training.checkpoint import checkpoints
 from bsc_core.users import admit_run_files, check_run_disk
 

@@ -23,19 +23,10 @@ from bsc_core.jobs.actions.stopping import check_ended, has_live_process
 from bsc_core.jobs.backends import get_backend
 from bsc_core.jobs.local.processes import start_supervisor
 from bsc_core.jobs.queue import check_locks
-from bsc_core.runs import (
-    DRAFT,
-    EVALUATION_SIZES,
-    INTERVALS,
-    LAUNCHED,
-    PREVIOUS_NAMES,
-    RESUMED,
-    Run,
-    RunStatus,
-    RunStore,
-    new_run_id,
-    without_time,
-)
+from bsc_core.runs import Run, RunStatus, RunStore
+from bsc_core.runs.documents import EVALUATION_SIZES, INTERVALS, LAUNCHED, PREVIOUS_NAMES, RESUMED
+from bsc_core.runs.ids import new_run_id, without_time
+from bsc_core.runs.store import DRAFT
 
 COPIED = (
     *("model", "loss", "evaluation", "plans", "vectors", "false_negatives", "marks"),

@@ -14,7 +14,8 @@ from bsc_core.files import as_json, atomic_write, read_regular, sync
 from bsc_core.jobs.actions.stopping import check_ended
 from bsc_core.jobs.queue import Queue
 from bsc_core.jobs.states import advance
-from bsc_core.runs import TRASH, Run, RunStore
+from bsc_core.runs import Run, RunStore
+from bsc_core.runs.store import TRASH
 
 TRASH_SECONDS = 7 * 24 * 3600.0
 _MAX_TIME = 1e11  # seconds since the epoch, in the year 5138

@@ -26,7 +26,8 @@ from bsc_core.jobs.states import may_follow
 from bsc_core.ray.jobs.client import NEVER_STARTED, JobInfo, RayClient
 from bsc_core.ray.jobs.settings import RaySettings
 from bsc_core.ray.jobs.storage import STATUS, STOP, Downloader, Storage, StorageError, pack
-from bsc_core.runs import LAUNCHED, Run, RunStatus, State
+from bsc_core.runs import Run, RunStatus, State
+from bsc_core.runs.documents import LAUNCHED
 
 POLL_SECONDS = 2.0
 RETRY_SECONDS = 10.0

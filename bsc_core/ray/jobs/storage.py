@@ -21,7 +21,8 @@ from typing import Any
 from bsc_core.errors import JobError
 from bsc_core.files import as_json, atomic_path, atomic_write
 from bsc_core.paths import expand
-from bsc_core.runs import Run, RunStore, parent_run_id
+from bsc_core.runs import Run, RunStore
+from bsc_core.runs.ids import parent_run_id
 
 STATUS = "status.json"
 STOP = "stop"

@@ -23,7 +23,8 @@ from bsc_core.preparation.experiment import load_experiment
 from bsc_core.reproduction.metrics.source import BOOTSTRAP_SEED, bootstrap_weights, cached_array
 from bsc_core.reproduction.subsets import SENTENCES_FILE
 from bsc_core.run_results import When
-from bsc_core.runs import EPOCH_TEXTS, Run, epoch_array, saved_epochs
+from bsc_core.runs import Run
+from bsc_core.runs.store import EPOCH_TEXTS, epoch_array, saved_epochs
 from bsc_core.types import Numbers, Vectors
 
 POLARITY_METRICS = ("polarity", "semantic", "balance")

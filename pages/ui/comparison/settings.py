@@ -26,7 +26,10 @@ from bsc_core.figures import theme
 from bsc_core.figures.runs.intervals import UNTRAINED
 from bsc_core.figures.runs.parallel import format_value
 from bsc_core.run_results import When, load_results, metrics_by_dimension, run_intervals
-from bsc_core.runs import EVALUATION_SIZES, INTERVALS, Run, id_code, short_id, without_resumed
+from bsc_core.runs import Run
+from bsc_core.runs.documents import EVALUATION_SIZES, INTERVALS
+from bsc_core.runs.ids import id_code, short_id
+from bsc_core.runs.store import without_resumed
 from pages.ui.components import config_form, data_cache, display, glossary, run_data, turns, url, users
 from pages.ui.runs import table
 

@@ -26,7 +26,8 @@ from bsc_core.data.io.sources import is_hub_id
 from bsc_core.data.sample_data import sample_config, sample_nli_config
 from bsc_core.errors import BscError, InputError
 from bsc_core.files import read_regular
-from bsc_core.runs import Run, RunStore, parent_run_id, short_id
+from bsc_core.runs import Run, RunStore
+from bsc_core.runs.ids import parent_run_id, short_id
 from bsc_core.users import UserRuns, shared_files, uploaded_datasets
 from bsc_core.users import may_read_file as is_readable
 from pages.ui.components import display, turns, users

@@ -14,7 +14,9 @@ from bsc_core import jobs
 from bsc_core.config import EncoderConfig, EvaluationConfig
 from bsc_core.errors import BscError, RunError
 from bsc_core.figures import theme
-from bsc_core.runs import EVALUATION_SIZES, INTERVALS, TEXTS, Run, short_id
+from bsc_core.runs import Run
+from bsc_core.runs.documents import EVALUATION_SIZES, INTERVALS, TEXTS
+from bsc_core.runs.ids import short_id
 from pages.ui.components import data_cache, turns
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ import streamlit as st
 from streamlit.errors import StreamlitPageNotFoundError
 
 from bsc_core import formatting
-from bsc_core.runs import Run, RunStatus, short_id
+from bsc_core.runs import Run, RunStatus
+from bsc_core.runs.ids import short_id
 from pages.ui.components import data_cache, turns, users
 
 ACTIVE = ("running", "stopping", "starting", "queued")  # in display order

@@ -15,7 +15,8 @@ from bsc_core.config.reading import HUB
 from bsc_core.data.io.sources import is_hub_id
 from bsc_core.errors import ConfigError, InputError
 from bsc_core.formatting import shorten
-from bsc_core.runs import Run, RunStore, parent_run_id
+from bsc_core.runs import Run, RunStore
+from bsc_core.runs.ids import parent_run_id
 from bsc_core.users import (
     BUILT_IN_ENCODERS,
     EVERYONE,

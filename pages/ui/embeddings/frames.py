@@ -18,7 +18,9 @@ from bsc_core.files import atomic_write, map_array
 from bsc_core.neighbors import nearest_others, unit_rows
 from bsc_core.paths import cache_folder
 from bsc_core.projection import VectorFile, sample_rows, sample_texts
-from bsc_core.runs import EPOCH_TEXTS, RESULT, Run, epoch_array, saved_epochs
+from bsc_core.runs import Run
+from bsc_core.runs.documents import RESULT
+from bsc_core.runs.store import EPOCH_TEXTS, epoch_array, saved_epochs
 from pages.ui.components import data_cache, page_layout, run_data
 from pages.ui.data import uploads
 

@@ -12,7 +12,8 @@ from bsc_core.config import RunConfig
 from bsc_core.errors import BscError
 from bsc_core.figures.batches import plans, softmax
 from bsc_core.lab.presets import thumbnails
-from bsc_core.runs import Run, RunStore, new_run_id
+from bsc_core.runs import Run, RunStore
+from bsc_core.runs.ids import new_run_id
 from pages.ui.components import config_form, data_cache, display, launch_once, page_layout, users
 from pages.ui.data import import_form
 

@@ -8,7 +8,8 @@ from typing import Any
 import streamlit as st
 
 from bsc_core import formatting
-from bsc_core.runs import Run, RunStore, short_id
+from bsc_core.runs import Run, RunStore
+from bsc_core.runs.ids import short_id
 from pages.ui.components import display, page_layout, run_data, users
 
 SHOWN_RUNS = 6

@@ -16,7 +16,7 @@ from bsc_core.data.decisions import decided_rows
 from bsc_core.formatting import count, number, plural
 from bsc_core.losses.catalog import CATALOG
 from bsc_core.presets.suitable_losses import DataShape, shape_of, suitable_losses
-from bsc_core.runs import parent_run_id
+from bsc_core.runs.ids import parent_run_id
 from bsc_core.training.data import trains_on_negatives
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ import streamlit as st
 
 from bsc_core import formatting
 from bsc_core.config import RunConfig
-from bsc_core.runs import parent_run_id, short_id
+from bsc_core.runs.ids import parent_run_id, short_id
 from pages.ui.components import config_form, data_cache, users
 from pages.ui.new_run.config_summary import ENCODER_NAMES
 

@@ -14,7 +14,7 @@ from bsc_core.data.decisions import applied_sentence
 from bsc_core.data.sample_data import sample_config
 from bsc_core.lab.presets import thumbnails
 from bsc_core.presets.catalog import recommended
-from bsc_core.runs import new_run_id, short_id
+from bsc_core.runs.ids import new_run_id, short_id
 from pages.ui.components import config_form, data_cache, display, launch_once, page_layout, url, users
 from pages.ui.data import audit, uploads
 from pages.ui.new_run import config_summary, encoder_picker, form, preflight, sweep_form

@@ -12,7 +12,9 @@ from bsc_core.config import to_toml
 from bsc_core.errors import RunError
 from bsc_core.evaluation.comparison import HIGHEST
 from bsc_core.figures.runs import curves
-from bsc_core.runs import FIRST_BATCH, GENERAL, GENERAL_SCORE, Run, RunStatus, short_id
+from bsc_core.runs import Run, RunStatus
+from bsc_core.runs.documents import FIRST_BATCH, GENERAL, GENERAL_SCORE
+from bsc_core.runs.ids import short_id
 from pages.ui.comparison import metrics_table, settings
 from pages.ui.components import display, page_layout, run_data, url, users
 from pages.ui.runs import actions, curve_controls, diagnosis, merge, model_export, queue, table

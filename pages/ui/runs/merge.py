@@ -13,7 +13,8 @@ from bsc_core.errors import InputError, RunNotFoundError
 from bsc_core.figures.runs import curves
 from bsc_core.files import folder_bytes
 from bsc_core.paths import cache_folder
-from bsc_core.runs import GENERAL_SCORE, Run
+from bsc_core.runs import Run
+from bsc_core.runs.documents import GENERAL_SCORE
 from bsc_core.users import check_run_disk
 from pages.ui.components import display, url, users
 from pages.ui.runs.run_task import RunTask

@@ -7,7 +7,8 @@ import streamlit as st
 
 from bsc_core import formatting, jobs
 from bsc_core.errors import BscError, RunNotFoundError
-from bsc_core.runs import Run, short_id
+from bsc_core.runs import Run
+from bsc_core.runs.ids import short_id
 from pages.ui.components import data_cache, display, users
 from pages.ui.runs import table
 

@@ -16,7 +16,8 @@ from bsc_core.config import DataConfig, flatten, setting_name
 from bsc_core.errors import BscError
 from bsc_core.figures.runs.histograms import Histogram, histogram, read_ranges, write_ranges
 from bsc_core.figures.runs.parallel import format_value
-from bsc_core.runs import Run, without_resumed
+from bsc_core.runs import Run
+from bsc_core.runs.store import without_resumed
 from pages.ui.components import config_form, data_cache, display, url, users
 from pages.ui.components.browser.mount import range_histograms
 from pages.ui.new_run.config_summary import batching_fields

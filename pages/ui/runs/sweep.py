@@ -13,7 +13,8 @@ from bsc_core.config import RunConfig, setting_name, to_toml
 from bsc_core.errors import RunError
 from bsc_core.evaluation import Comparison
 from bsc_core.figures.runs import curves, parallel
-from bsc_core.runs import Run, short_id
+from bsc_core.runs import Run
+from bsc_core.runs.ids import short_id
 from pages.ui.comparison import metrics_table
 from pages.ui.comparison.settings import Setting, compare_settings
 from pages.ui.components import config_form, data_cache, display, run_data, url, users

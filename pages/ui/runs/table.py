@@ -13,7 +13,9 @@ from bsc_core import formatting, jobs
 from bsc_core.errors import BscError, RunError, RunNotFoundError
 from bsc_core.figures import theme
 from bsc_core.figures.runs.parallel import MAX_NAMED
-from bsc_core.runs import Run, RunStatus, RunStore, short_id, without_resumed
+from bsc_core.runs import Run, RunStatus, RunStore
+from bsc_core.runs.ids import short_id
+from bsc_core.runs.store import without_resumed
 from pages.ui.components import data_cache, display, page_layout, run_data, turns, url, users
 from pages.ui.runs import run_settings
 

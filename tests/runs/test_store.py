@@ -13,7 +13,8 @@ import pytest
 from bsc_core.config import DataConfig, MSELossConfig, RunConfig
 from bsc_core.errors import RunError, RunNotFoundError
 from bsc_core.files import to_jsonable
-from bsc_core.runs import Run, RunStatus, RunStore, new_run_id, short_id
+from bsc_core.runs import Run, RunStatus, RunStore
+from bsc_core.runs.ids import new_run_id, short_id
 
 CONFIG = RunConfig(data=DataConfig(train="pairs.tsv"))
 
@@ -165,7 +166,7 @@ def test_a_status_with_text_for_numbers_is_damaged_and_hides_no_other_run(store:
 
 def test_changes_by_several_processes_are_all_written(run: Run) -> None:
     command = [sys.executable, "-c", COUNT_UP, str(run.folder)]
-    processes = [subprocess.Popen(command, cwd=Path(__file__).parents[1]) for _ in range(3)]
+    processes = [subprocess.Popen(command, cwd=Path(__file__).parents[2]) for _ in range(3)]
     assert [process.wait() for process in processes] == [0, 0, 0]
     assert run.status().step == 75
     assert not [path.name for path in run.folder.iterdir() if path.name.startswith(".status.json")]

@@ -1,13 +1,11 @@
 """Run folders: config, status, metrics, log, evaluations and arrays. Apart from appended lines, writes are atomic.
 
-The names of most files of a run folder are defined here. The allowed state transitions are in
+The names and types of JSON documents are in `bsc_core.runs.documents`. The allowed state transitions are in
 `bsc_core.jobs.states`.
 """
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import json
 import os
 import re
@@ -17,19 +15,17 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
 from functools import lru_cache, partial
 from pathlib import Path
 from tokenize import TokenError
-from typing import Annotated, Any, BinaryIO, Literal, Self, TypeVar, get_args
+from typing import Any, BinaryIO
 
 import numpy as np
 from filelock import Timeout
 from numpy.typing import NDArray
-from pydantic import AfterValidator, BaseModel, Field, TypeAdapter, ValidationError, field_validator, model_validator
+from pydantic import TypeAdapter
 
 from bsc_core.config import DataConfig, EncoderConfig, RunConfig, make_config
-from bsc_core.config.messages import first_problem
 from bsc_core.config.section import ignore_deprecations
 from bsc_core.errors import ConfigError, ModelError, RunError, RunNotFoundError
 from bsc_core.files import (
@@ -43,256 +39,42 @@ from bsc_core.files import (
     read_regular,
     sync,
 )
-from bsc_core.paths import cache_folder, expand
+from bsc_core.paths import expand
+from bsc_core.runs.documents import (
+    EVALUATION,
+    GROUP,
+    METRICS,
+    OBJECT,
+    PREVIOUS_NAMES,
+    RESUMED,
+    SCHEMAS,
+    TEXTS,
+    RunStatus,
+    parse_json,
+    status_from_json,
+)
+from bsc_core.runs.ids import UPLOADS, is_run_id, new_run_id, parent_run_id
+from bsc_core.runs.signatures import signed, verified
 from bsc_core.types import MAX_DIMENSIONS
 
-_RUN_ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9])?")
-_MEMBER = re.compile(r"(?:^|(?<=-))([0-9a-f]{4})-(\d{3,5})(?:-|$)")  # in the id of a run of a group: code and number
-MAX_ID_WORDS = 36
-"""Characters of the name in an id, and of the setting in that of a run of a group; with both, it has at most 100."""
 _STEP_LINE = re.compile(rb'\{"kind": ?"step"')
 TRASH = ".trash"  # folder of deleted runs
 DRAFT = ".new-"  # prefix of the hidden folder of a run that is being created
 
-# Names of JSON documents
-RESULT = "result"  # what the run returned
-TEXTS = "texts"  # digest and number of the texts that the embeddings belong to
-FIRST_BATCH = "first_batch"  # the first batch as the model read it
-GROUP = "group"  # group of the run, with its setting and seed
-LAUNCHED = "launch"  # settings of the launcher, written before the run is queued
-WORKER = "worker"  # identity of the process that executes the run
-ENDED = "ended"  # final state with exit code, message and error, written just before the status
-RESUMED = "resumed"  # id of the run that this one resumes, in case the status gets damaged
-
-EVALUATION_SIZES = "evaluation/results"  # sizes, digests and thresholds of the values stored per query and pair
-INTERVALS = "evaluation/intervals"  # confidence intervals of the metrics
-BEST_EPOCH = "evaluation/best_epoch"  # epoch and dev metric of the saved model
-PREVIOUS_NAMES = {EVALUATION_SIZES: "evaluation/measured", BEST_EPOCH: "evaluation/kept"}  # in runs of earlier versions
-
-# Names of evaluations
-GENERAL = "general"  # metrics of the general suite: before training, of each epoch, and of the saved model (`after`)
-GENERAL_SCORE = "general_score"  # mean of the metrics of the general suite
-
 # Names of arrays
 EPOCH_TEXTS = "vectors/texts"  # ids of the texts whose vectors are saved after each epoch
-_UPLOADS = "uploads"
-_KEY_FILE, _SIGNATURE, _MAX_KEY_BYTES = ".key", "signature", 4096
 _MARKED = ("false_negatives", "marks")  # folder of marked false negatives, and its name in earlier versions
-_RUN_PREFIX = "run:"
 _LOCK_SECONDS = 10.0
 _TAIL_BYTES = 64 * 1024
 _ROWS_AT_ONCE = 16_384
 _MAX_LINES, _MAX_LINE_BYTES = 3_000_000, 1_000_000  # of the metrics
 _MAX_OTHER_LINES, _MAX_OTHER_BYTES = 100_000, 16 * 2**20  # of the metrics, that are not steps
 _MAX_OTHER_VALUES = 500_000
-_MAX_EVALUATED = 1_000  # splits and metrics of an evaluation
-_MAX_SETTING_LENGTH = 10_000  # characters of the setting of a run in its group
 _MAX_STEP_VALUES, _MAX_STEP_NAMES = 100, 200  # of a step, and of all steps
 _MAX_VALUES, _MAX_STEP_BYTES = 3_000_000, 64 * 2**20  # of the steps that are read together
 _CHECKED_ROWS, _CHECKED_VALUES = 65_536, 2**22  # of vectors
 _FLOATS = tuple(map(np.dtype, ("f2", "f4", "f8")))  # of vectors
 _MAX_TEXTS, _MAX_EPOCHS = 100_000_000, 300  # of vectors
-
-State = Literal["queued", "starting", "running", "stopping", "done", "failed", "stopped", "lost"]
-STATES: tuple[State, ...] = get_args(State)
-FINISHED: frozenset[State] = frozenset({"done", "failed", "stopped", "lost"})
-
-
-# Types of the values in JSON documents, which another program may have changed
-_LARGEST_NUMBER = 1e15
-_Number = Annotated[float, Field(ge=-_LARGEST_NUMBER, le=_LARGEST_NUMBER)] | None
-_Time = Annotated[float, Field(ge=0, le=1e11)]  # until the year 5138
-_Count = Annotated[int, Field(ge=0, le=10**12)]
-_Name = Annotated[str, Field(max_length=200)]
-_Metrics = Annotated[dict[_Name, _Number], Field(max_length=500)]
-_Type = TypeVar("_Type")
-
-
-class _MetricsLine(BaseModel, extra="allow"):
-    """One line of the metrics; `dev` and `test` are the metrics of an evaluation, the other values are numbers."""
-
-    __pydantic_extra__: dict[str, bool | _Number] = Field(init=False)
-    kind: str = ""
-    epoch: _Count = 0
-    step: _Count = 0
-    facts: Annotated[dict[str, bool | _Number | str], Field(max_length=100)] | None = None
-    dev: _Metrics | None = None
-    test: _Metrics | None = None
-
-    @model_validator(mode="after")
-    def _check_position(self) -> Self:
-        needed = {"step": {"step"}, "evaluation": {"epoch"}, "plan": {"epoch"}}.get(self.kind, set())
-        if missing := needed - self.model_fields_set:
-            raise ValueError(f"a line of kind {self.kind} has no {min(missing)}")
-        return self
-
-
-class _Result(BaseModel):
-    """Results of a split, without the arrays, which have separate files."""
-
-    digest: str
-    labeled: bool = False
-    threshold: _Number = None
-    decision: _Number = None
-    accuracy_decision: _Number = None
-
-
-class _BestEpoch(BaseModel):
-    epoch: _Count
-    value: _Number
-
-
-class _RunResult(BaseModel, extra="allow"):
-    """What the run returned; only the values that other code computes with."""
-
-    state: str = ""
-    best_epoch: _Count | None = None
-    precision: Literal["", "fp32", "bf16", "fp16"] = ""
-    device: str = ""
-    steps: _Count | None = None
-    train_characters_per_second: _Number = None
-    encode_characters_per_second: _Number = None
-    peak_memory_bytes: _Number = None
-    disk_bytes: _Number = None
-    checkpoints: _Count | None = None
-    checkpoint_bytes: _Number = None
-
-
-class _Group(BaseModel):
-    group: str | None = None
-    setting: Annotated[dict[str, Any], Field(max_length=50)] = {}
-    seed: int | None = None
-
-    @field_validator("setting")
-    @classmethod
-    def _check_length(cls, setting: dict[str, Any]) -> dict[str, Any]:
-        if len(json.dumps(setting)) > _MAX_SETTING_LENGTH:
-            raise ValueError("its setting is longer than those of sweeps")
-        if not _has_usual_numbers(setting):
-            raise ValueError("its setting has a number that no config has")
-        return setting
-
-
-def _has_usual_numbers(value: Any) -> bool:
-    """Whether all numbers in a JSON value are in the range of those of a config."""
-    if isinstance(value, dict | list):
-        return all(map(_has_usual_numbers, value.values() if isinstance(value, dict) else value))
-    return not isinstance(value, int | float) or abs(value) <= _LARGEST_NUMBER
-
-
-class _FirstBatch(BaseModel):
-    epoch: _Count
-    size: _Count
-    pairs: list[dict[str, str | bool | _Number]]
-
-
-def _check_values(splits: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    if sum(1 + len(metrics) for metrics in splits.values()) > _MAX_EVALUATED:
-        raise ValueError("it has more metrics than an evaluation writes")
-    return splits
-
-
-class _Texts(BaseModel):
-    digest: str
-    count: _Count
-
-
-_SCHEMAS: dict[str, TypeAdapter[Any]] = {
-    EVALUATION_SIZES: TypeAdapter(Annotated[dict[str, dict[str, _Result]], Field(max_length=100)]),
-    INTERVALS: TypeAdapter(Annotated[dict[str, dict[str, dict[str, tuple[_Number, _Number]]]], Field(max_length=100)]),
-    BEST_EPOCH: TypeAdapter(_BestEpoch),
-    TEXTS: TypeAdapter(_Texts),
-    RESULT: TypeAdapter(_RunResult),
-    GROUP: TypeAdapter(_Group),
-    FIRST_BATCH: TypeAdapter(_FirstBatch),
-}
-_EVALUATION: TypeAdapter[Any] = TypeAdapter(Annotated[dict[str, _Metrics], AfterValidator(_check_values)])
-_OBJECT: TypeAdapter[Any] = TypeAdapter(dict[str, Any])
-_METRICS: TypeAdapter[Any] = TypeAdapter(_MetricsLine)
-
-
-def _checked(content: bytes, schema: TypeAdapter[_Type]) -> _Type:
-    """Parse JSON as an instance of a type. Raises ValueError with one sentence."""
-    try:
-        return schema.validate_json(content, strict=True)
-    except ValidationError as error:
-        raise ValueError(first_problem(error)) from None
-
-
-def _parse(content: bytes, schema: TypeAdapter[Any]) -> Any:
-    """Parse JSON and check its types, without converting the values. Raises ValueError with one sentence."""
-    _checked(content, schema)
-    try:
-        return json.loads(content)
-    except RecursionError:
-        raise ValueError("it is nested too deeply") from None
-
-
-@dataclass(frozen=True)
-class RunStatus:
-    """Status of a run. Times are Unix timestamps from a clock that can be adjusted."""
-
-    state: State = "queued"
-    step: _Count = 0
-    steps: _Count | None = None
-    epoch: _Count = 0
-    epochs: _Count | None = None
-    created: _Time = 0.0
-    started: _Time | None = None
-    updated: _Time = 0.0
-    finished: _Time | None = None
-    pid: int | None = None
-    process_created: _Time | None = None
-    process_mark: str | None = None  # identifier of the process that does not depend on the clock
-    pulse: _Number = None  # last heartbeat of the process, from a monotonic clock
-    message: str = ""
-    error: str | None = None
-    eta_seconds: _Number = None
-    metric_name: _Name | None = None
-    metric_best: _Number = None
-    metric_low: _Number = None  # lower end of the confidence interval of `metric_best`, once finished
-    metric_high: _Number = None  # upper end
-    exit_code: int | None = None
-    resumed_from: str | None = None
-    group: str | None = None
-    backend: str = "local"
-
-    @property
-    def is_finished(self) -> bool:
-        """Whether the run is done, failed, stopped or lost."""
-        return self.state in FINISHED
-
-    @property
-    def is_readable(self) -> bool:
-        """Whether the status was read from a valid file, which always contains the creation time."""
-        return self.created > 0
-
-    @property
-    def progress(self) -> float:
-        """Completed share of the steps, in [0, 1]; 0 if their number is unknown."""
-        return min(1.0, self.step / self.steps) if self.steps else 0.0
-
-    @property
-    def percent(self) -> int:
-        """Completed percentage as pages show it; below 100 until the model is evaluated after the last step."""
-        if self.state == "done":
-            return 100
-        return min(int(100 * self.progress), 100 if self.is_finished else 99)
-
-
-_STATUS: TypeAdapter[RunStatus] = TypeAdapter(RunStatus)
-
-
-@lru_cache(maxsize=8192)  # a page reads the statuses of many unchanged runs several times
-def status_from_json(content: bytes) -> RunStatus:
-    """Parse a status; unknown fields are ignored.
-
-    Raises:
-        ValueError: The content is not a valid status.
-    """
-    if "state" not in _parse(content, _OBJECT):
-        raise ValueError("it contains no state of a run")
-    return _checked(content, _STATUS)
 
 
 def _present(parent: Path, folder: str, previous: str, name: str) -> Path:
@@ -461,7 +243,7 @@ class Run:
         self._check_metrics(start_byte)
         lines, end_byte = self._metrics_lines(start_byte, max_steps)
         try:
-            rows = [_parse(line, _METRICS) for line in lines]
+            rows = [parse_json(line, METRICS) for line in lines]
         except ValueError as error:
             raise RunError(
                 f"run {self.id}: metrics.jsonl is damaged after byte {start_byte} ({error}); restore it, or launch the "
@@ -513,7 +295,7 @@ class Run:
 
         def is_valid(line: bytes) -> bool:
             try:  # most lines are steps, which are checked when the metrics are read
-                values = json.loads(line) if _STEP_LINE.match(line) else _parse(line, _METRICS)
+                values = json.loads(line) if _STEP_LINE.match(line) else parse_json(line, METRICS)
                 return bool(values["step" if values["kind"] == "step" else "epoch"] <= last[values["kind"]])
             except (ValueError, KeyError, TypeError, RecursionError):
                 return False
@@ -569,14 +351,14 @@ class Run:
         Raises:
             RunError: The file is damaged or its values have other types.
         """
-        return self._read_json(name, _SCHEMAS.get(name, _OBJECT))
+        return self._read_json(name, SCHEMAS.get(name, OBJECT))
 
     def _read_json(self, name: str, schema: TypeAdapter[Any]) -> Any:
         path = self._inside(name, ".json")
         if not path.exists() and name in PREVIOUS_NAMES:
             path = self._inside(PREVIOUS_NAMES[name], ".json")
         try:
-            return _parse(read_regular(path), schema) if path.exists() else None
+            return parse_json(read_regular(path), schema) if path.exists() else None
         except ValueError as error:
             raise RunError(
                 f"run {self.id}: {path.name} is damaged ({error}); restore it, or launch the run again"
@@ -604,7 +386,7 @@ class Run:
 
     def evaluation(self, name: str) -> dict[str, Any]:
         """Return the metrics by split of an evaluation: `before`, `after` or an epoch; {} if there is none."""
-        return self._read_json(f"evaluation/{name}", _EVALUATION) or {}
+        return self._read_json(f"evaluation/{name}", EVALUATION) or {}
 
     def write_evaluation(self, name: str, metrics: dict[str, Any]) -> None:
         """Write the metrics by split of an evaluation."""
@@ -715,7 +497,7 @@ class RunStore:
     @property
     def uploads_folder(self) -> Path:
         """Folder of uploaded files; created on first use."""
-        return self.root / _UPLOADS
+        return self.root / UPLOADS
 
     def false_negatives_file(self, dataset_key: str) -> Path:
         """File of the pairs of a dataset that the Batches page marks as false negatives; each run copies it."""
@@ -767,7 +549,7 @@ class RunStore:
         """Return all runs, newest first."""
         if not self.root.is_dir():
             return []
-        runs = [run for path in self.root.iterdir() if _is_run_id(path.name) and (run := Run(path, self._clock)).exists]
+        runs = [run for path in self.root.iterdir() if is_run_id(path.name) and (run := Run(path, self._clock)).exists]
         return sorted(runs, key=lambda run: (run.status().created, run.id), reverse=True)
 
     def resolve_encoder(self, config: EncoderConfig) -> EncoderConfig:
@@ -823,17 +605,12 @@ class RunStore:
         return config, notes
 
     def _run(self, run_id: str) -> Run:
-        if not _is_run_id(run_id):
+        if not is_run_id(run_id):
             raise RunNotFoundError(
                 f"run {run_id!r}: an id has letters, digits, '.', '_' and '-' only, at most 100; list the ids with "
                 "`bsc runs`"
             )
         return Run(self.root / run_id, self._clock)
-
-
-def parent_run_id(encoder: str) -> str | None:
-    """Return the run id of an encoder name `run:ID`; None for any other name."""
-    return encoder.removeprefix(_RUN_PREFIX).strip() if encoder.startswith(_RUN_PREFIX) else None
 
 
 def epoch_name(epoch: int) -> str:
@@ -863,81 +640,6 @@ def _is_finite(path: Path, stamp: FileStamp) -> bool:
     return all(np.isfinite(rows[row : row + _ROWS_AT_ONCE]).all() for row in range(0, len(rows), _ROWS_AT_ONCE))
 
 
-def signed(root: Path, name: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of a document with their signature by the key of a runs folder, created on first use."""
-    _create_key(root / _KEY_FILE)
-    return {**values, _SIGNATURE: _signature(root / _KEY_FILE, name, values)}
-
-
-def verified(root: Path, name: str, values: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the values without the signature that `signed` added in this runs folder; None if it is not valid."""
-    contents = {key: value for key, value in values.items() if key != _SIGNATURE}
-    with suppress(OSError):  # without a key, nothing was signed in this folder
-        expected = _signature(root / _KEY_FILE, name, contents)
-        if hmac.compare_digest(str(values.get(_SIGNATURE, "")).encode(), expected.encode()):
-            return contents
-    return None
-
-
-def _create_key(path: Path) -> None:
-    """Create the key of a runs folder; of several processes that do so at the same time, the first one succeeds."""
-    if path.is_file():
-        return
-    draft = path.with_name(f"{path.name}-{secrets.token_hex(8)}")
-    writers = path.parent.stat().st_mode & 0o022  # who may write to the folder may read the key
-    draft.touch(0o600)
-    draft.write_bytes(secrets.token_bytes(32))
-    draft.chmod(0o600 | writers << 1)
-    sync(draft)
-    try:
-        os.link(draft, path)
-    except FileExistsError:
-        pass
-    except OSError:  # a file system without hard links
-        draft.replace(path)
-    draft.unlink(missing_ok=True)
-    sync(path.parent)
-    trust(path.parent)
-
-
-def is_trusted(root: Path) -> bool:
-    """Whether this user created the key of a runs folder or started runs in it; True for a folder without a key."""
-    try:
-        return _key_digest(root) in _trusted_file().read_text(encoding="ascii").split()
-    except (OSError, ValueError):
-        return not (root / _KEY_FILE).exists()
-
-
-def trust(root: Path) -> None:
-    """Remember the key of a runs folder; without a folder that can be written, nothing is remembered."""
-    with suppress(OSError, ValueError):
-        if not is_trusted(root):
-            _trusted_file().parent.mkdir(parents=True, exist_ok=True)
-            with _trusted_file().open("a", encoding="ascii") as file:
-                file.write(f"{_key_digest(root)}\n")
-
-
-def _key_digest(root: Path) -> str:
-    return hashlib.sha256(read_regular(root / _KEY_FILE, _MAX_KEY_BYTES)).hexdigest()
-
-
-def _trusted_file() -> Path:
-    """Return the file of the trusted keys: with the state of programs, which is not emptied as a cache is."""
-    if "BSC_CACHE" in os.environ:
-        return cache_folder() / "runs_folders"
-    from platformdirs import user_state_path
-
-    return user_state_path("bsc-lab", appauthor=False) / "runs_folders"
-
-
-def _signature(key: Path, name: str, values: Mapping[str, Any]) -> str:
-    content = name.encode() + as_json(dict(sorted(values.items())))
-    try:
-        return hmac.new(read_regular(key, _MAX_KEY_BYTES), content, hashlib.sha256).hexdigest()
-    except ValueError as error:
-        raise OSError(f"{key}: not a key ({error}); remove it") from None
-
-
 def without_resumed(runs: Iterable[Run]) -> list[Run]:
     """Return the runs in order, without those that another one of them, with the same config, resumes."""
     by_id = {run.id: run for run in runs}
@@ -954,56 +656,3 @@ def _have_equal_settings(run: Run, other: Run) -> bool:
     with suppress(RunError, ConfigError):
         return run.config() == other.config() and run.read_json(GROUP) == other.read_json(GROUP)
     return False
-
-
-def new_run_id(config: RunConfig, *others: RunConfig, words: str = "", now: float | None = None) -> str:
-    """Return a new id of a run, or of a group of several configs, sortable by time.
-
-    It has the UTC date and time, the name, and four random characters. Without a name, it has the loss, the strategy
-    and the temperature, of a group only those that are equal in all configs.
-
-    words: used instead of the name, at most 79 characters.
-    """
-    stamp = datetime.fromtimestamp(time.time() if now is None else now, UTC).strftime("%Y%m%d-%H%M%S")
-    configs = config, *others
-    described = (
-        {one.loss.name for one in configs},
-        {one.batching.strategy for one in configs},
-        set(map(_temperature_word, configs)),
-    )
-    equal = [word for words in described if len(words) == 1 for word in words if word]
-    slug = words or id_words(config.name or "-".join(equal) or "sweep")[:MAX_ID_WORDS].strip("-.") or "run"
-    return f"{stamp}-{slug}-{secrets.token_hex(2)}"
-
-
-def _temperature_word(config: RunConfig) -> str:
-    temperature = getattr(config.loss, "temperature", None)
-    return f"t{temperature:g}" if isinstance(temperature, float) else ""
-
-
-def short_id(run_id: str) -> str:
-    """Return the id of a run or a group without its leading date and time: its name and four random characters.
-
-    Of a run of a group, spaces separate the group, the number and the setting: `warmup-9907 001 temperature-0.05`.
-    """
-    return _MEMBER.sub(r"\1 \2 ", without_time(run_id), count=1).rstrip()
-
-
-def without_time(run_id: str) -> str:
-    """Return the id of a run or a group without its leading date and time."""
-    return re.sub(r"^\d{8}-\d{6}-", "", run_id)
-
-
-def id_code(run_id: str) -> str:
-    """Return the characters of an id that distinguish runs of one name; `9907-001` of a run of a group."""
-    member = _MEMBER.search(run_id)
-    return f"{member[1]}-{member[2]}" if member else run_id[-4:]
-
-
-def id_words(text: str) -> str:
-    """Return a text as a part of an id: `temperature-0.05` for `Temperature: 0.05`."""
-    return re.sub(r"[^a-z0-9.]+|\.{2,}", "-", text.lower()).strip("-.")
-
-
-def _is_run_id(name: str) -> bool:
-    return _RUN_ID.fullmatch(name) is not None and name != _UPLOADS
