@@ -152,6 +152,9 @@ def test_scripts_are_sent_compressed_to_browsers_that_accept_it(server: AppServe
     response, body = get(server, path)
     assert (response.status, response.headers["Content-Encoding"]) == (200, None)
     assert body == script.read_bytes()
+    for other in (f"/.{path}", f"/%2e{path}", "/"):  # would be compressed again for each request
+        response, body = get(server, other, **{"Accept-Encoding": "gzip"})
+        assert (response.status, response.headers["Content-Encoding"]) == (200, None)
 
 
 @pytest.mark.parametrize("path", ["/static/../../config.py", "/static/js/missing.js", "/../static/x.js", "/app.js"])

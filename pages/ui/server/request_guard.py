@@ -27,7 +27,7 @@ OTHER_SITES = ("cross-site", "same-site")  # `Sec-Fetch-Site`; other ports of th
 STATIC_APP = "staticAppId"  # parameter with which Streamlit's page runs what another site sends, instead of this app
 MAX_NAME = 3 * len(STATIC_APP)  # characters of its name, each of which may be escaped as three
 MAX_PARAMETERS = 1_000
-MEDIA_PATH = "/media/"
+STATIC_PATH = "/static/"  # of Streamlit's files, which `CompressedAssets` compresses once
 COOKIE_NAME = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 MAX_COOKIES, MAX_COOKIE_BYTES = 200, 2**15  # of a request; those of a browser for a host are fewer
 MAX_PATH = 2_048  # characters of a path without parameters: looking for a file takes the square of its parts
@@ -100,13 +100,13 @@ class RequestGuard:
 
 
 def _remove_unusable_headers(scope: Scope) -> None:
-    """Remove too many cookies, those with escape sequences, different keys of one request, and ranges.
+    """Remove too many cookies, those with escape sequences, different keys of one request, ranges and compression.
 
     Reading cookies takes Python time with their number, and with the square of escape sequences, which this app does
-    not set. A second key is set by another site of the same domain. For each requested range of a file, and for each
-    compressed download, the server would keep a copy until it is read.
+    not set. A second key is set by another site of the same domain. For each requested range of a file, the server
+    would keep a copy until it is read. Streamlit would compress each answer again, on the thread that serves everybody.
     """
-    removed = [b"range", *([b"accept-encoding"] if scope["path"].startswith(MEDIA_PATH) else [])]
+    removed = [b"range", *([] if scope["path"].startswith(STATIC_PATH) else [b"accept-encoding"])]
     cookies = [value for name, value in scope["headers"] if name == b"cookie"]
     if sum(map(len, cookies)) > MAX_COOKIE_BYTES or sum(value.count(b";") for value in cookies) > MAX_COOKIES:
         removed.append(b"cookie")
