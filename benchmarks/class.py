@@ -44,7 +44,7 @@ from bsc_core.jobs import launch
 from bsc_core.jobs.local.processes import find_process
 from bsc_core.presets.catalog import recommended
 from bsc_core.runs import Run
-from bsc_core.users import add_user
+from bsc_core.users.accounts import add_user
 
 if TYPE_CHECKING:
     from serving import AppServer

@@ -73,7 +73,7 @@ def app_command(
 def users(arguments: argparse.Namespace) -> Outcome:
     """List, add or remove the users of a shared app."""
     from bsc_core.errors import InputError
-    from bsc_core.users import add_user, read_users, remove_user
+    from bsc_core.users.accounts import add_user, read_users, remove_user
 
     root, name = run_store(arguments).root, arguments.name
     if arguments.action == "list":

@@ -19,7 +19,7 @@ from bsc_core.jobs.states import advance, move, stopped_message
 from bsc_core.runs import FINISHED, Run, RunStatus, RunStore
 from bsc_core.runs.documents import ENDED, GROUP, LAUNCHED, RESULT, RESUMED, WORKER, status_from_json
 from bsc_core.runs.signatures import is_trusted
-from bsc_core.users import SHARED
+from bsc_core.users.accounts import SHARED
 
 STALE_SECONDS = 60.0
 REPAIR_SECONDS = 10.0

@@ -15,7 +15,7 @@ from bsc_core.jobs.states import advance, claim_start
 from bsc_core.runs import Run, RunStatus, RunStore
 from bsc_core.runs.documents import LAUNCHED
 from bsc_core.runs.ids import parent_run_id
-from bsc_core.users import check_still_shared
+from bsc_core.users.access import check_still_shared
 
 RETRY_SECONDS = 15.0
 _DEVICE = "device"

@@ -12,7 +12,8 @@ from test_every_page import AXE
 
 from bsc_core.config import make_config
 from bsc_core.data.sample_data import sample_config
-from bsc_core.users import EVERYONE, UserRuns, add_user, read_users, remove_user, run_access
+from bsc_core.users.access import EVERYONE, UserRuns, run_access
+from bsc_core.users.accounts import add_user, read_users, remove_user
 
 NEW_RUN = "New run"
 RUNS = "Runs with state, metric on dev, settings that differ, progress, group and age"

@@ -11,7 +11,7 @@ from bsc_core.jobs.actions.resuming import _checkpoint_position
 from bsc_core.runs import Run, RunStore
 from bsc_core.runs.store import saved_epochs
 from bsc_core.training.checkpoint import last_checkpoint
-from bsc_core.users import run_access
+from bsc_core.users.access import run_access
 from tests.hostile.outcomes import outcome, write_outcomes
 
 READERS: dict[str, Callable[[Run], object]] = {

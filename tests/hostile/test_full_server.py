@@ -18,7 +18,7 @@ from starlette.websockets import WebSocketDisconnect
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
-from bsc_core.users import USER_HEADER
+from bsc_core.users.accounts import USER_HEADER
 from pages.ui.server.session_limit import PAGES_OF_USER, STREAM, SessionLimit
 from tests.browser.serving import AppServer
 from tests.helpers.waiting import PATIENCE_SECONDS, wait_until

@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from bsc_core.users import add_user
+from bsc_core.users.accounts import add_user
 from pages.ui.server.sign_in import KEY_COOKIE
 from tests.browser.serving import AppServer
 from tests.helpers.waiting import PATIENCE_SECONDS, wait_until

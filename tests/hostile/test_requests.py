@@ -17,7 +17,7 @@ import uvicorn
 from starlette.requests import HTTPConnection
 from uvicorn.server import ServerState
 
-from bsc_core.users import SHARED
+from bsc_core.users.accounts import SHARED
 from pages.ui.server import connection_limits
 from pages.ui.server.connection_limits import ALLOWED_HOSTS, LimitedHttp
 from pages.ui.server.request_guard import MAX_PART, _remove_unusable_headers, _with_headers

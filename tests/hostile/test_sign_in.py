@@ -43,7 +43,7 @@ from websockets.frames import Frame, Opcode
 from websockets.sync.client import connect
 
 from bsc_core.data.io.limits import MAX_DATA_MB
-from bsc_core.users import AUDIT_FILE, SHARED, USER_HEADER, USERS_FILE, add_user, read_users, remove_user
+from bsc_core.users.accounts import AUDIT_FILE, SHARED, USER_HEADER, USERS_FILE, add_user, read_users, remove_user
 from pages.ui.server import connection_limits, rate_limits, startup, streamlit_patches
 from pages.ui.server.connection_limits import (
     ACCEPTED,

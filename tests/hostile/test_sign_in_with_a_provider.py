@@ -16,7 +16,7 @@ import pytest
 from streamlit.web.server.starlette.starlette_app_utils import create_signed_value
 from streamlit.web.server.starlette.starlette_server_config import TOKENS_COOKIE_NAME, USER_COOKIE_NAME
 
-from bsc_core.users import AUDIT_FILE, add_user, remove_user
+from bsc_core.users.accounts import AUDIT_FILE, add_user, remove_user
 from pages.ui.server import sign_in
 from pages.ui.server.sign_in import KEY_COOKIE
 from tests.browser.serving import AppServer

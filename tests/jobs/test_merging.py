@@ -21,7 +21,8 @@ from bsc_core.pipeline import run_experiment
 from bsc_core.runs import Run, RunStore
 from bsc_core.runs.documents import GENERAL_SCORE
 from bsc_core.training.checkpoint import checkpoints
-from bsc_core.users import ACCESS, SHARED, USERS_FILE, add_user
+from bsc_core.users.access import ACCESS
+from bsc_core.users.accounts import SHARED, USERS_FILE, add_user
 from tests.helpers.configs import with_changes
 
 

@@ -24,24 +24,26 @@ from bsc_core.files import atomic_write
 from bsc_core.jobs.scheduler import Scheduler
 from bsc_core.paths import sample_data_folder
 from bsc_core.runs import Run, RunStore
-from bsc_core.users import (
+from bsc_core.users.access import (
     ACCESS,
-    AUDIT_FILE,
     EVERYONE,
+    Access,
+    dataset_access,
+    run_access,
+    share_run,
+    write_dataset_access,
+    write_run_access,
+)
+from bsc_core.users.accounts import (
+    AUDIT_FILE,
     SHARED,
     USER_HEADER,
-    Access,
     Quota,
     User,
     add_user,
-    dataset_access,
     read_users,
     remove_user,
-    run_access,
-    share_run,
     write_audit,
-    write_dataset_access,
-    write_run_access,
 )
 from pages.ui.batches import decide, triage
 from pages.ui.comparison import query_differences

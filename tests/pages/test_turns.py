@@ -9,7 +9,7 @@ from unittest.mock import Mock
 import pytest
 import streamlit as st
 
-from bsc_core import users
+from bsc_core.users.accounts import User
 from pages.ui.components import turns
 from pages.ui.components.turns import StudentScripts, Turns
 from tests.helpers.waiting import PATIENCE_SECONDS, wait_until
@@ -89,7 +89,7 @@ def test_few_scripts_of_a_student_run_at_the_same_time_and_those_in_a_turn_do_no
 
 def test_a_rerun_of_a_fragment_of_a_student_counts_as_a_script(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turns, "_scripts", StudentScripts())
-    monkeypatch.setattr(turns.users, "current_user", lambda: users.User(name="stu", role="student"))
+    monkeypatch.setattr(turns.users, "current_user", lambda: User(name="stu", role="student"))
     monkeypatch.setattr(turns.st, "fragment", lambda draw, run_every: draw)  # without a browser, it draws nothing
     counts: list[int] = []
     draw = turns.fragment(lambda: counts.append(turns._scripts._running["stu"]))
@@ -107,7 +107,7 @@ def test_the_preparation_of_a_script_of_a_student_counts(
 ) -> None:
     counts: list[int] = []
     monkeypatch.setattr(turns, "_scripts", StudentScripts())
-    monkeypatch.setattr(turns.users, "user_of_connection", lambda: users.User(name="stu", role=role))
+    monkeypatch.setattr(turns.users, "user_of_connection", lambda: User(name="stu", role=role))
     monkeypatch.setattr(turns.ScriptRunner, "_run_script", lambda *_: counts.append(turns._scripts._running["stu"]))
     turns.count_preparation()
     turns.ScriptRunner._run_script(Mock(), Mock())
@@ -179,12 +179,12 @@ def test_the_page_that_encodes_has_the_turns_of_all_users_who_wait_for_the_vecto
     order, done = Turns(), []
     order.take(["stu"])
     pages = [arrive(order, "stu", done, lambda: None) for _ in range(3)]
-    monkeypatch.setattr(turns.users, "current_user", lambda: users.User(name="stu", role="student"))
+    monkeypatch.setattr(turns.users, "current_user", lambda: User(name="stu", role="student"))
     with turns.users_waiting_for("vectors") as names:
         last = threading.Thread(target=lambda: (order.take(names), done.append("vectors"), order.release()))
         last.start()
         wait_until(lambda: len(order._waiting) == 4, "the page does not wait")
-        monkeypatch.setattr(turns.users, "current_user", lambda: users.User(name="eva", role="member"))
+        monkeypatch.setattr(turns.users, "current_user", lambda: User(name="eva", role="member"))
         with turns.users_waiting_for("vectors") as same:
             assert same == names == ["stu", "eva"]
             order.release()

@@ -27,7 +27,7 @@ from bsc_core.run_results import run_data
 from bsc_core.runs import Run
 from bsc_core.runs.documents import GENERAL_SCORE, RESULT
 from bsc_core.training.checkpoint import checkpoints
-from bsc_core.users import admit_run_files, check_run_disk
+from bsc_core.users.quotas import admit_run_files, check_run_disk
 
 if TYPE_CHECKING:
     from bsc_core.data.dataset import TextTable

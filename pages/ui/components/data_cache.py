@@ -28,8 +28,8 @@ from bsc_core.errors import BscError, InputError
 from bsc_core.files import read_regular
 from bsc_core.runs import Run, RunStore
 from bsc_core.runs.ids import parent_run_id, short_id
-from bsc_core.users import UserRuns, shared_files, uploaded_datasets
-from bsc_core.users import may_read_file as is_readable
+from bsc_core.users.access import UserRuns, shared_files, uploaded_datasets
+from bsc_core.users.access import may_read_file as is_readable
 from pages.ui.components import display, turns, users
 
 if TYPE_CHECKING:

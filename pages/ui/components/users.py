@@ -17,29 +17,20 @@ from bsc_core.errors import ConfigError, InputError
 from bsc_core.formatting import shorten
 from bsc_core.runs import Run, RunStore
 from bsc_core.runs.ids import parent_run_id
-from bsc_core.users import (
+from bsc_core.users.access import (
     BUILT_IN_ENCODERS,
     EVERYONE,
     MAX_NAME_LENGTH,
-    OWNER,
-    SHARED,
-    USER_HEADER,
     Access,
-    User,
     UserRuns,
-    check_dataset_number,
-    check_disk,
     check_hub,
-    check_quota,
     dataset_access,
     encoder_names,
-    quota_lock_of,
-    read_users,
     run_access,
-    signed_in_user,
-    write_audit,
     write_dataset_access,
 )
+from bsc_core.users.accounts import OWNER, SHARED, USER_HEADER, User, read_users, signed_in_user, write_audit
+from bsc_core.users.quotas import check_dataset_number, check_disk, check_quota, quota_lock_of
 
 STUDENT_PAGES = ("start", "learn", "lessons", "runs", "embeddings", "retrieval", "findings")
 HUB_NAME_PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")

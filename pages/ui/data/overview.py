@@ -18,7 +18,7 @@ from bsc_core.figures.batches import dataset as dataset_figures
 from bsc_core.losses.catalog import CATALOG
 from bsc_core.presets.suitable_losses import shape_of, suitable_losses
 from bsc_core.types import Ids
-from bsc_core.users import dataset_access, write_dataset_access
+from bsc_core.users.access import dataset_access, write_dataset_access
 from pages.ui.components import data_cache, display, glossary, turns, url, users
 
 ICONS = {"error": ":red[:material/error:]", "warning": ":orange[:material/warning:]", "info": ":blue[:material/info:]"}

@@ -11,7 +11,7 @@ from bsc_core.config import DataConfig, RunConfig
 from bsc_core.errors import BscError
 from bsc_core.runs import Run, RunStatus
 from bsc_core.runs.ids import short_id
-from bsc_core.users import run_access, share_run
+from bsc_core.users.access import run_access, share_run
 from pages.ui.components import data_cache, display, page_layout, users
 from pages.ui.data import uploads
 from pages.ui.runs import queue, table, trash

@@ -15,7 +15,7 @@ from bsc_core.files import folder_bytes
 from bsc_core.paths import cache_folder
 from bsc_core.runs import Run
 from bsc_core.runs.documents import GENERAL_SCORE
-from bsc_core.users import check_run_disk
+from bsc_core.users.quotas import check_run_disk
 from pages.ui.components import display, url, users
 from pages.ui.runs.run_task import RunTask
 

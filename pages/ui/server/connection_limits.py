@@ -21,7 +21,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from websockets import http11
 from websockets.frames import Frame
 
-from bsc_core.users import SHARED
+from bsc_core.users.accounts import SHARED
 from pages.ui.server.rate_limits import network
 
 ACCEPTED = 16  # connections that are accepted at a time, before anything else is done

@@ -13,7 +13,7 @@ from starlette.status import WS_1008_POLICY_VIOLATION, WS_1009_MESSAGE_TOO_BIG
 from starlette.types import Message, Receive
 from streamlit.proto.BackMsg_pb2 import BackMsg
 
-from bsc_core.users import User
+from bsc_core.users.accounts import User
 
 CHECK_SECONDS = 20.0  # between checks that the user of a connection is still signed in
 MAX_MESSAGE_BYTES = 1 << 20  # of a client: values of widgets, such as a selection on a map

@@ -8,7 +8,7 @@ from starlette.datastructures import Headers
 from starlette.status import WS_1013_TRY_AGAIN_LATER
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from bsc_core.users import USER_HEADER
+from bsc_core.users.accounts import USER_HEADER
 from pages.ui.server.html_pages import full_page
 from pages.ui.server.request_guard import OTHER_SITES
 from pages.ui.server.sign_in import PROVIDER_PATHS

@@ -22,7 +22,7 @@ from streamlit.web.server.starlette.starlette_server_config import USER_COOKIE_N
 
 from bsc_core.errors import BscError
 from bsc_core.files import error_reason
-from bsc_core.users import USER_HEADER, User, key_hash, read_users, user_with_email, user_with_key, write_audit
+from bsc_core.users.accounts import USER_HEADER, User, key_hash, read_users, user_with_email, user_with_key, write_audit
 from pages.ui.server.connection_limits import USER
 from pages.ui.server.html_pages import SIGN_IN, SIGN_OUT, change_user_page, sign_in_page
 from pages.ui.server.messages import while_signed_in, with_delays, without_refused

@@ -26,7 +26,7 @@ from bsc_core.data.io.limits import MAX_DATA_MB
 from bsc_core.errors import BscError
 from bsc_core.paths import app_folder
 from bsc_core.runs import RunStore
-from bsc_core.users import SHARED, User, read_users
+from bsc_core.users.accounts import SHARED, User, read_users
 from pages.ui.server import streamlit_patches
 from pages.ui.server.compressed_assets import CompressedAssets
 from pages.ui.server.log_records import prepare_log

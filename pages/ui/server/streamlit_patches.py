@@ -24,7 +24,7 @@ from streamlit.web.server.starlette import starlette_auth_routes, starlette_serv
 from streamlit.web.server.starlette.starlette_websocket import StarletteSessionClient
 
 from bsc_core.paths import app_folder
-from bsc_core.users import SHARED
+from bsc_core.users.accounts import SHARED
 from pages.ui.components.turns import count_preparation
 from pages.ui.server.connection_limits import ACCEPTED, LimitedHttp, LimitedWebSocket
 from pages.ui.server.messages import MAX_MESSAGE_BYTES

@@ -17,31 +17,30 @@ from bsc_core.errors import BscError, ConfigError, InputError, RunNotFoundError
 from bsc_core.jobs import trash
 from bsc_core.presets.catalog import recommended
 from bsc_core.runs import Run, RunStore
-from bsc_core.users import (
+from bsc_core.users.access import (
     ACCESS,
-    AUDIT_FILE,
     EVERYONE,
-    USERS_FILE,
     Access,
-    Quota,
-    User,
     UserRuns,
-    add_user,
-    check_disk,
-    check_quota,
     dataset_access,
-    processor_hours,
-    quota_lock_of,
-    read_users,
-    remove_user,
     run_access,
     share_run,
+    write_dataset_access,
+)
+from bsc_core.users.accounts import (
+    AUDIT_FILE,
+    USERS_FILE,
+    Quota,
+    User,
+    add_user,
+    read_users,
+    remove_user,
     signed_in_user,
     user_with_email,
     user_with_key,
     write_audit,
-    write_dataset_access,
 )
+from bsc_core.users.quotas import check_disk, check_quota, processor_hours, quota_lock_of
 
 CONFIG = recommended(sample_config())
 ADA = User(name="ada", role="owner")
