@@ -521,6 +521,7 @@ def test_messages_of_a_member_wait_if_they_are_many_or_large(
     message.rerun_script.widget_states.widgets.add(id="a", bytes_value=bytes(size))
     content = message.SerializeToString()
     monkeypatch.setattr("pages.ui.server.messages.asyncio.sleep", sleep)
+    monkeypatch.setattr(rate_limits.time, "monotonic", lambda: 0.0)
     count = int(MEMBER_RATE[1]) // (1 + len(content) // BLOCK_BYTES)
     received(keys, [content] * count, count, name)
     assert delays == []
