@@ -396,7 +396,7 @@ def test_files_of_a_shared_app_are_closed_to_other_system_users(
         os.umask(umask)
         root.chmod(0o700)
     assert new.stat().st_mode & 0o777 == 0o600
-    assert ("close it with `chmod 700`" in capsys.readouterr().err) == (mode != 0o700)
+    assert ("change this with `chmod 700`" in capsys.readouterr().err) == (mode != 0o700)
 
 
 def test_an_unknown_address_is_one_line(

@@ -34,6 +34,12 @@ def test_the_first_change_after_an_invalid_number_of_a_link_is_in_the_url() -> N
     assert app.query_params["batches.seed"] == "8"
 
 
+def test_the_range_of_many_numbers_is_named() -> None:
+    app = open_page("lessons", lesson="temperature", at="0.3")
+    assert "at is '0.3'; it must be one of " in page_text(app)
+    assert " numbers from 0.01 to " in page_text(app)
+
+
 def test_a_link_restores_the_settings_of_the_form_that_generates_rows(runs: RunStore) -> None:
     settings = {"generate.cap": "3", "generate.kind": "pairs", "generate.neighbors": "many", "generate.color": "red"}
     app = open_page("data", **{"data.try": "true"}, **settings)

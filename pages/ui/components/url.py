@@ -195,8 +195,11 @@ def _is_within(text: str, low: float, high: float) -> bool:
 
 
 def _listed(names: list[str]) -> str:
-    """Return `a, b or c`, shortened."""
+    """Return `a, b or c`, shortened; of many numbers their range."""
     short = [shorten(name) for name in names[:MAX_LISTED]]
     if len(names) > MAX_LISTED:
+        with suppress(ValueError):
+            low, high = min(map(float, names)), max(map(float, names))
+            return f"one of {formatting.count(len(names))} numbers from {low:g} to {high:g}"
         return f"{', '.join(short)} and {formatting.count(len(names) - MAX_LISTED)} others"
     return " or ".join(filter(None, (", ".join(short[:-1]), short[-1]))) if short else "empty"

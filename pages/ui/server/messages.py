@@ -70,7 +70,7 @@ def while_signed_in(receive: Receive, is_signed_in: Callable[[], bool]) -> Recei
 def with_delays(receive: Receive, delay: Callable[[], float]) -> Receive:
     """Delay messages that come too fast: each is parsed on the thread that serves everybody, and most draw a page.
 
-    A message counts once for each BLOCK_BYTES that it has begun.
+    A message of more than BLOCK_BYTES counts as several messages.
     """
 
     async def receive_later() -> Message:

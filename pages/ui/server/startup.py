@@ -70,7 +70,7 @@ def main() -> int:
         os.environ[SHARED] = str(root)
         os.umask(0o077)  # only this system user may read the files of the users
         if sys.platform != "win32" and root.stat().st_mode & 0o077:
-            sys.stderr.write(f"bsc: other system users of this machine may open {root}; close it with `chmod 700`\n")
+            sys.stderr.write(f"bsc: other system users of this machine can open {root}; change this with `chmod 700`\n")
         os.environ.setdefault(MAX_DATA_MB, "1000")
         if host not in LOCAL_HOSTS:
             sys.stderr.write("bsc: the connection is not encrypted; see docs/hosting.md for a proxy with TLS\n")
