@@ -189,6 +189,22 @@ def test_the_app_is_opened_from_its_folder_and_may_read_the_users_files(
     assert app_command(folder / "runs")[1]["BSC_ROOTS"] == "/only/here"
 
 
+@pytest.mark.skipif(os.name != "posix", reason="the app replaces the process on POSIX")
+@pytest.mark.parametrize(("host", "mode"), [((), 0o644), (("--host", "localhost"), 0o600)])
+def test_what_a_shared_app_starts_first_writes_private_files(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, host: tuple[str, ...], mode: int
+) -> None:
+    monkeypatch.setattr("bsc_core.cli.commands.update_runs", lambda store: (folder / "queue").touch())
+    monkeypatch.setattr("bsc_core.cli.commands.os.execve", lambda *values: sys.exit(0))
+    before = os.umask(0o022)
+    try:
+        with pytest.raises(SystemExit):
+            main(["app", "--no-browser", *host])
+    finally:
+        os.umask(before)
+    assert (folder / "queue").stat().st_mode & 0o777 == mode
+
+
 def report_of(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
     assert main([*words, "--json"]) == 0, capsys.readouterr().err
     report: dict[str, Any] = json.loads(capsys.readouterr().out)

@@ -39,6 +39,8 @@ def say(line: str) -> None:
 def app(arguments: argparse.Namespace) -> Outcome:
     """Open the app; returns when it is closed. On POSIX the app replaces this process."""
     store = run_store(arguments)
+    if arguments.host:
+        os.umask(0o077)  # only this system user may read what the app and its runs write
     update_runs(store)
     browser = not arguments.no_browser
     command, environment = app_command(store.root, host=arguments.host, port=arguments.port, browser=browser)

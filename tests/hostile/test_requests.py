@@ -103,9 +103,31 @@ def test_another_system_user_has_any_address_of_this_machine(tmp_path: Path, mon
     table.write_text("sl local_address\n" + line.format(client="020200C0:1388", user=os.getuid() + 1))
     monkeypatch.setattr(connection_limits, "CONNECTIONS", (table,))
     assert connection_limits._is_of_another_user(("192.0.2.2", 5000), ("127.0.0.1", 8080))
+    assert connection_limits._is_of_another_user(("::ffff:192.0.2.2", 5000), ("::ffff:127.0.0.1", 8080))
     assert not connection_limits._is_of_another_user(("192.0.2.2", 5001), ("127.0.0.1", 8080))  # not in the list
+    assert not connection_limits._is_of_another_user(("192.0.2.3", 5000), ("127.0.0.1", 8080))  # with the same ports
+    assert not connection_limits._is_of_another_user(("192.0.2.2", 5000), ("127.0.0.3", 8080))
     table.write_text("sl local_address\n" + line.format(client="020200C0:1388", user=os.getuid()))
     assert not connection_limits._is_of_another_user(("192.0.2.2", 5000), ("127.0.0.1", 8080))
+
+
+@pytest.mark.parametrize(
+    ("client", "server", "listed"),
+    [
+        ("::1", "::1", "00000000000000000000000001000000"),
+        ("::ffff:127.0.0.1", "127.0.0.1", "0000000000000000FFFF00000100007F"),
+    ],
+)
+def test_connections_over_ipv6_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, client: str, server: str, listed: str
+) -> None:
+    for name in (SHARED, ALLOWED_HOSTS):
+        monkeypatch.delenv(name, raising=False)
+    table = tmp_path / "tcp6"
+    line = f"   0: {listed}:1388 {listed}:1F90 01 00000000:00000000 00:00000000 00000000 {os.getuid() + 1} 0 1 1 0 20"
+    table.write_text(f"sl local_address\n{line}\n")
+    monkeypatch.setattr(connection_limits, "CONNECTIONS", (table,))
+    assert connection_limits._is_of_another_user((client, 5000), (server, 8080))
 
 
 def respond(server: AppServer, path: str, headers: dict[str, str]) -> http.client.HTTPResponse:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -55,6 +56,7 @@ def test_the_encoder_of_a_batch_is_loaded_once(
         app.run()
         assert not app.exception
     assert len(loaded) == 1
+    assert gc.get_freeze_count() > 0  # the next collection does not visit the loaded packages
 
 
 def test_many_rows_added_by_a_client_are_dropped_before_the_table_adds_them(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import gc
 import json
+import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -467,4 +469,20 @@ def _encode(config: EncoderConfig, texts: TextTable, names: list[str]) -> np.nda
             return embed(config, texts, progress=report)
     finally:
         bar.empty()
-        gc.collect()  # the model is part of reference cycles
+        release_models()
+
+
+def release_models() -> None:
+    """Free models that are no longer used, which are part of reference cycles.
+
+    All threads wait while Python visits every object. Later calls leave out those of the first one with the packages
+    loaded, which are most of them.
+    """
+    gc.collect()
+    if "sentence_transformers" in sys.modules:
+        _exclude_loaded_packages()
+
+
+@lru_cache(maxsize=1)
+def _exclude_loaded_packages() -> None:
+    gc.freeze()

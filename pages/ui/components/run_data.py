@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
 
 LOADING = ("name", "max_seq_length", "query_prompt", "document_prompt")
 """Fields of an encoder's config that decide how it is loaded."""
+MAX_ENCODERS = 6  # in memory, each of about 90 MB
 QUERIES_AT_ONCE = 64  # in one turn
 PARTS = {"before": "before training", "after": "after training"}
 SO_FAR = "best epoch so far"
@@ -289,7 +289,7 @@ def encode_queries(model: AnyModel, texts: list[str]) -> np.ndarray:
     layers, seed = 0, 0
     if isinstance(model, Model) and model.part == "before":  # its random layers are not stored
         layers, seed = config.reinit_layers, model.run.config().training.seed
-    encoder = _loaded_encoder(config, _source(model), layers, seed)
+    encoder = _loaded_encoder(config, layers, seed)
     side: Literal["query"] | None = "query" if config.has_prompts else None
     parts = []
     for start in range(0, len(texts), QUERIES_AT_ONCE):
@@ -303,22 +303,24 @@ def encode_few_texts(config: EncoderConfig, texts: TextTable) -> np.ndarray:
     """Return the (U, D) float32 vectors of a few texts, which are not stored on disk."""
     from bsc_core.encoders import encode, tokenize
 
-    encoder = _loaded_encoder(config, config.name)
+    encoder = _loaded_encoder(config)
     with turns.turn():
         return encode(encoder, tokenize(encoder, texts, config.max_seq_length))
 
 
-def _loaded_encoder(config: EncoderConfig, source: str, layers: int = 0, seed: int = 0) -> Any:
+def _loaded_encoder(config: EncoderConfig, layers: int = 0, seed: int = 0) -> Any:
     data_cache.confirm_download(config.name)  # a link, or a run folder from elsewhere, can name any model
     stamps = data_cache.file_stamps(config.name)
-    return _encoder(config.model_dump_json(include=set(LOADING)), source, stamps, layers, seed)
+    return _encoder(config.model_dump_json(include=set(LOADING)), stamps, layers, seed)
 
 
-@st.cache_resource(max_entries=3, show_spinner="Loading the model; the first time takes about 10 s …")
-def _encoder(config_json: str, source: str, stamps: data_cache.FileStamps, layers: int, seed: int) -> Any:
+@st.cache_resource(max_entries=MAX_ENCODERS, show_spinner="Loading the model; the first time takes about 10 s …")
+def _encoder(config_json: str, stamps: data_cache.FileStamps, layers: int, seed: int) -> Any:
     """Return a model, loaded again when a file of its folder changes."""
+    import sentence_transformers  # noqa: F401 - before `release_models`, which leaves out loaded packages
+
     from bsc_core.encoders.layers import load_initial_encoder
 
-    gc.collect()  # a model that left the cache is part of reference cycles
+    data_cache.release_models()
     config = EncoderConfig.model_validate_json(config_json)
     return load_initial_encoder(config.model_copy(update={"reinit_layers": layers}), seed)

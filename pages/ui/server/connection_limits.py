@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,7 @@ MIN_READ, MIN_SENT = 2**20, 2**16
 ALLOWED_HOSTS = "BSC_ALLOWED_HOSTS"  # environment variable: additional host names, separated by commas
 CONNECTIONS = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 SUPERUSER = 0
+MAPPED = "0000000000000000FFFF0000"  # before an IPv4 address in the list of IPv6
 OTHER_USER = (
     b"HTTP/1.1 403 Forbidden\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n"
     b"This app belongs to another user of this machine. It can be shared with `bsc app --host`.\n"
@@ -147,14 +149,23 @@ def _is_of_another_user(client: tuple[str, int], server: tuple[str, int]) -> boo
     """
     if SHARED in os.environ or ALLOWED_HOSTS in os.environ:
         return False
-    ports, users = (f":{client[1]:04X}", f":{server[1]:04X}"), set()
+    users = set()
     for path in CONNECTIONS:
         with suppress(OSError, ValueError):
-            for line in path.read_text(encoding="ascii").splitlines()[1:]:
-                _, local, remote, *_, user = line.split(maxsplit=8)[:8]
-                if local.endswith(ports[0]) and remote.endswith(ports[1]):
-                    users.add(int(user))
+            listed = path.read_text(encoding="ascii")
+            for prefix in ("", MAPPED):
+                start = listed.find(f": {prefix}{_written(client)} {prefix}{_written(server)} ")
+                if start >= 0:
+                    users.add(int(listed[start:].split(maxsplit=8)[7]))
     return bool(users) and not users <= {os.getuid(), SUPERUSER}
+
+
+def _written(address: tuple[str, int]) -> str:
+    """Return an address and port as Linux lists them: each four bytes of the address in reverse order."""
+    host = ip_address(address[0].partition("%")[0])
+    packed = (getattr(host, "ipv4_mapped", None) or host).packed
+    words = (packed[start : start + 4][::-1].hex().upper() for start in range(0, len(packed), 4))
+    return f"{''.join(words)}:{address[1]:04X}"
 
 
 def _check_request(request: h11.Request) -> None:

@@ -17,7 +17,7 @@ from starlette.status import WS_1013_TRY_AGAIN_LATER
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 STUDENTS_RATE, PAGE_RATE = (25.0, 150.0), (3.0, 20.0)  # messages of students per second, and at once
-MEMBER_RATE = 50.0, 500.0  # messages of all pages of a member
+MEMBER_RATE = 50.0, 100.0  # messages of all pages of a member
 OPENING_RATE = 5.0, 60.0  # pages of a link of students; they are refused if they would wait for more than MAX_DELAY
 REQUEST_RATE = 100.0, 1000.0  # requests of a link of students; a first visit needs about 100
 VISITORS_RATE = 50.0, 500.0  # requests of an address that are refused or need no key

@@ -68,7 +68,7 @@ def main() -> int:
         # Without an address to show, Streamlit asks a server on the Internet for that of this machine.
         options |= {"server.address": host, "browser.serverAddress": shown}
         os.environ[SHARED] = str(root)
-        os.umask(0o077)  # only this system user may read the files of the users
+        os.umask(0o077)  # as in `bsc app`
         if sys.platform != "win32" and root.stat().st_mode & 0o077:
             sys.stderr.write(f"bsc: other system users of this machine can open {root}; change this with `chmod 700`\n")
         os.environ.setdefault(MAX_DATA_MB, "1000")
