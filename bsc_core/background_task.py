@@ -22,7 +22,7 @@ import psutil
 from filelock import Timeout
 
 from bsc_core.errors import BscError, InputError, RunError
-from bsc_core.files import as_json, atomic_write, error_reason, file_lock
+from bsc_core.files import as_json, atomic_write, error_reason, file_lock, is_locked
 from bsc_core.formatting import plural
 
 STUDENTS = "all students"  # the user of their tasks
@@ -318,10 +318,7 @@ def remove_oldest(base: Path, pattern: str, keep: int) -> None:
 def _is_locked(folder: Path) -> bool:
     """Whether the process of a task in the folder is running."""
     try:
-        with file_lock(folder / LOCK, timeout=0):
-            return False
-    except Timeout:
-        return True
+        return is_locked(folder / LOCK)
     except OSError:  # the folder was removed
         return False
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
 _PRIVATE = 0o600  # mode of the file of a lock
 _NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
@@ -96,10 +96,23 @@ def file_lock(path: Path | str, timeout: float = -1, **options: Any) -> FileLock
 
     Args:
         path: The file; it is created with mode 0600, and gets this mode if it exists.
-        timeout: Seconds to wait for the lock; -1: without limit.
+        timeout: Seconds to wait for the lock; -1: without limit. Locks with a limit are held for short times only, so
+            whether they are free is checked more often.
         **options: Other options of `FileLock`.
     """
-    return FileLock(path, timeout, mode=_PRIVATE, poll_interval=0.005, on_acquired=_make_private, **options)
+    interval = 0.005 if timeout >= 0 else 0.05  # seconds
+    return FileLock(path, timeout, mode=_PRIVATE, poll_interval=interval, on_acquired=_make_private, **options)
+
+
+def is_locked(path: Path) -> bool:
+    """Return whether a process holds the lock of a file; False without the file."""
+    if not path.is_file():
+        return False
+    try:
+        with file_lock(path, timeout=0):
+            return False
+    except Timeout:
+        return True
 
 
 def _make_private(descriptor: int) -> None:

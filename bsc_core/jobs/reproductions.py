@@ -6,9 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from filelock import Timeout
-
-from bsc_core.files import file_lock
+from bsc_core.files import is_locked
 from bsc_core.jobs.local.processes import PROCESS_ENVIRONMENT, start_detached
 from bsc_core.reproduction.claims import FormName
 from bsc_core.reproduction.progress import lock_file, progress_file, read_progress, write_progress
@@ -51,7 +49,7 @@ def reproduction(store: RunStore, name: str, form: FormName) -> Reproduction | N
     done, of, doing, error = (stored[key] for key in ("done", "of", "doing", "error"))
     started_at, log = progress_file(name, store.root, form).stat().st_mtime, _log_file(store, name, form)
     ended = bool(of) and done >= of and not doing  # after the runs, they are still to be compared
-    held = _is_held(lock_file(name, store.root, form))
+    held = is_locked(lock_file(name, store.root, form))
     starting = (
         doing == "starting"
         and time.time() - started_at < STARTING_SECONDS
@@ -66,13 +64,3 @@ def reproduction(store: RunStore, name: str, form: FormName) -> Reproduction | N
 def _log_file(store: RunStore, name: str, form: FormName) -> Path:
     """Return the file with the output of the process."""
     return progress_file(name, store.root, form).with_suffix("").with_suffix(".log")
-
-
-def _is_held(path: Path) -> bool:
-    if not path.is_file():
-        return False
-    try:
-        with file_lock(path, timeout=0):
-            return False
-    except Timeout:
-        return True

@@ -29,6 +29,7 @@ PREVIOUS_NAMES = {EVALUATION_SIZES: "evaluation/measured", BEST_EPOCH: "evaluati
 # Names of evaluations
 GENERAL = "general"  # metrics of the general suite: before training, of each epoch, and of the saved model (`after`)
 GENERAL_SCORE = "general_score"  # mean of the metrics of the general suite
+
 _MAX_EVALUATED = 1_000  # splits and metrics of an evaluation
 _MAX_SETTING_LENGTH = 10_000  # characters of the setting of a run in its group
 

@@ -12,6 +12,11 @@ BLOCK_BYTES = 8_192
 MAX_TINY_MEMBERS, TINY_BYTES = 10_000, 1_024  # of each member on average; those of `bgzip` are larger
 
 
+def decompressed(raw: io.BufferedReader, name: str) -> io.BufferedReader:
+    """Return the decompressed bytes of an open file, buffered; see `GzipStream`."""
+    return io.BufferedReader(GzipStream(raw, name), BLOCK_BYTES)
+
+
 class GzipStream(io.RawIOBase):
     """Decompressed bytes of an open file.
 

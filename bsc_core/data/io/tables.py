@@ -20,7 +20,7 @@ from itertools import chain, islice, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from bsc_core.data.io.gzip_stream import BLOCK_BYTES, GzipStream
+from bsc_core.data.io.gzip_stream import decompressed
 from bsc_core.data.io.hub_dataset import open_hub_dataset
 from bsc_core.data.io.limits import (
     UNCHECKED_CELLS,
@@ -706,7 +706,7 @@ def _open_text(
         if not status.st_size:  # also the files of /proc, some of which never end
             raise FileFormatError(f"{name}: the file is empty; it needs a header and at least one row")
         with path.open("rb") as raw:
-            stream = io.BufferedReader(GzipStream(raw, name), BLOCK_BYTES) if gzipped else raw
+            stream = decompressed(raw, name) if gzipped else raw
             head = stream.peek(HEAD_BYTES)[:HEAD_BYTES]
             if not head:
                 raise FileFormatError(f"{name}: the file is empty; it needs a header and at least one row")
@@ -740,7 +740,7 @@ def _first_undecodable(name: str, path: Path, *, gzipped: bool) -> tuple[int, in
     decoder = codecs.getincrementaldecoder("utf-8")()
     lines, start = 1, 0
     with path.open("rb") as raw:
-        file = io.BufferedReader(GzipStream(raw, name), BLOCK_BYTES) if gzipped else raw
+        file = decompressed(raw, name) if gzipped else raw
         while block := file.read(BUFFER_BYTES):
             pending = len(decoder.getstate()[0])  # bytes of an incomplete character
             try:

@@ -28,7 +28,7 @@ from pages.ui.server.rate_limits import network
 ACCEPTED = 16  # connections that are accepted at a time, before anything else is done
 BLANK_LINE = re.compile(rb"\n\r?\n")
 MAX_HEADER_LINES = 100
-MAX_PATH = 6_144  # bytes of the path of a request, in which each character may be escaped as three
+MAX_PATH = 2_048  # characters of a path without parameters: looking for a file takes the square of its parts
 UPGRADE_HEADERS = (b"connection", b"upgrade")  # and those of `sec-websocket`: lists, which are compared item by item
 MAX_UPGRADE_BYTES = 2_048  # of these headers together; those of browsers have less than 600
 MAX_COMPRESSED = 2**18  # bytes of a message of a websocket; larger ones, such as maps, are sent as they are
@@ -152,9 +152,9 @@ def _is_of_another_user(client: tuple[str, int], server: tuple[str, int]) -> boo
     users = set()
     for path in CONNECTIONS:
         with suppress(OSError, ValueError):
-            listed = path.read_text(encoding="ascii")
+            listed, ends = path.read_text(encoding="ascii"), (_written(client), _written(server))
             for prefix in ("", MAPPED):
-                start = listed.find(f": {prefix}{_written(client)} {prefix}{_written(server)} ")
+                start = listed.find(f": {prefix}{ends[0]} {prefix}{ends[1]} ")
                 if start >= 0:
                     users.add(int(listed[start:].split(maxsplit=8)[7]))
     return bool(users) and not users <= {os.getuid(), SUPERUSER}
@@ -172,7 +172,7 @@ def _check_request(request: h11.Request) -> None:
     """Raise RemoteProtocolError for what would take long before the request is known to be one of a user."""
     if any(name == b"transfer-encoding" for name, _ in request.headers):
         raise h11.RemoteProtocolError("the request is in chunks; send its length")
-    if len(request.target.partition(b"?")[0]) > MAX_PATH:
+    if len(request.target.partition(b"?")[0]) > 3 * MAX_PATH:  # each character may be escaped as three
         raise h11.RemoteProtocolError("the path is too long")
     upgrade = (value for name, value in request.headers if name in UPGRADE_HEADERS or name.startswith(b"sec-websocket"))
     if sum(map(len, upgrade)) > MAX_UPGRADE_BYTES:

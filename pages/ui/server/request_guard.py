@@ -15,7 +15,7 @@ from starlette.responses import PlainTextResponse
 from starlette.status import WS_1008_POLICY_VIOLATION
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from pages.ui.server.connection_limits import ALLOWED_HOSTS
+from pages.ui.server.connection_limits import ALLOWED_HOSTS, MAX_PATH
 from pages.ui.server.html_pages import SIGN_OUT
 from pages.ui.server.rate_limits import VISITORS_RATE, AddressRateLimits
 from pages.ui.server.sign_in import KEY_COOKIE, PROVIDER_SIGN_OUT
@@ -30,7 +30,6 @@ MAX_PARAMETERS = 1_000
 STATIC_PATH = "/static/"  # of Streamlit's files, which `CompressedAssets` compresses once
 COOKIE_NAME = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 MAX_COOKIES, MAX_COOKIE_BYTES = 200, 2**15  # of a request; those of a browser for a host are fewer
-MAX_PATH = 2_048  # characters of a path without parameters: looking for a file takes the square of its parts
 MAX_PART = 65_536  # bytes of an answer that are sent at a time: a connection that does not read gets no more
 RESPONSE_HEADERS = {
     "Content-Security-Policy": "connect-src 'self' blob: data:; font-src 'self' data:; img-src 'self' blob: data:; "
