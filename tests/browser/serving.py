@@ -21,6 +21,7 @@ from tests.helpers.waiting import PATIENCE_SECONDS, wait_until
 
 STOP_SECONDS = PATIENCE_SECONDS / 10
 FAULTS = ("Traceback (most recent call last)", "Uncaught app", "Warning:")
+LINES_OF_FAULT = 60
 
 
 class AppServer:
@@ -102,8 +103,13 @@ class AppServer:
         return self.log_file.read_text(encoding="utf-8", errors="replace")
 
     def faults(self) -> list[str]:
-        """Return the lines of the log with an exception or a warning."""
-        return [line for line in self.log().splitlines() if any(word in line for word in FAULTS)]
+        """Return the lines of the log with an exception or a warning, each with the lines that explain it."""
+        lines = self.log().splitlines()
+        return [
+            "\n".join(lines[max(i - 1, 0) : i + LINES_OF_FAULT])
+            for i, line in enumerate(lines)
+            if any(word in line for word in FAULTS)
+        ]
 
 
 def _free_port() -> int:
