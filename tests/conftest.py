@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import gc
 import json
 import os
 import secrets
@@ -57,6 +58,16 @@ def pytest_configure() -> None:
         folder = tempfile.mkdtemp(prefix="bsc-tests-", dir=MEMORY)
         os.environ["TMPDIR"] = tempfile.tempdir = folder
         atexit.register(shutil.rmtree, folder, ignore_errors=True)  # after multiprocessing has removed its folder
+
+
+def pytest_collection() -> None:
+    """Do not search the imported modules and the collected tests for garbage, now and in each later collection."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -93,7 +93,7 @@ def metrics_figure(
     base = alt.Chart(table).encode(
         x=x,
         y=alt.Y("value:Q", title=value, axis=y_axis, scale=alt.Scale(domainMin=least, **most)),
-        tooltip=["metric:N", alt.Tooltip("setting:Q", title=axis), alt.Tooltip("value:Q", format=".3f")],
+        tooltip=[alt.Tooltip("metric:N"), alt.Tooltip("setting:Q", title=axis), alt.Tooltip("value:Q", format=".3f")],
     )
     names = list(dict.fromkeys(table["metric"])) if together is None else [together]
     if single is not None:
@@ -110,9 +110,9 @@ def metrics_figure(
     channels = theme.series("series", names, colors, legend)
     layers: list[alt.Chart] = []
     if (table["low"] < table["high"]).any():
-        band = alt.Chart(table).mark_area(opacity=0.2).encode(x=x, y=alt.Y("low:Q", title=value), y2="high:Q")
+        band = alt.Chart(table).mark_area(opacity=0.2).encode(x=x, y=alt.Y("low:Q", title=value), y2=alt.Y2("high:Q"))
         layers.append(band.encode(color=channels["color"]))
-    layers.append(base.mark_line(strokeWidth=2.5).encode(**channels, detail="metric:N"))
+    layers.append(base.mark_line(strokeWidth=2.5).encode(**channels, detail=alt.Detail("metric:N")))
     if selected is not None:
         at = base.transform_filter(alt.datum.setting == selected)
         layers.append(at.mark_point(filled=True, size=140, opacity=1).encode(color=channels["color"]))
@@ -122,7 +122,9 @@ def metrics_figure(
         name, values = baseline
         points = pd.DataFrame({"setting": settings, "value": values, "metric": name, "series": name})
         line = alt.Chart(points).encode(
-            x=x, y=alt.Y("value:Q", title=value), tooltip=["metric:N", alt.Tooltip("value:Q", format=".3f")]
+            x=x,
+            y=alt.Y("value:Q", title=value),
+            tooltip=[alt.Tooltip("metric:N"), alt.Tooltip("value:Q", format=".3f")],
         )
         layers.append(line.mark_line(strokeWidth=2).encode(**channels))
     if selected is not None:
@@ -180,7 +182,7 @@ def _bars(
     base = alt.Chart(table).encode(y=alt.Y("name:N", title=None, sort=list(names), axis=alt.Axis(labelLimit=420)), x=x)
     scale = alt.Scale(domain=list(names), range=colors)
     bars = base.mark_bar().encode(color=alt.Color("name:N", scale=scale, legend=None))
-    labels = base.mark_text(align="left", dx=4, color=theme.REFERENCE).encode(text="text:N")
+    labels = base.mark_text(align="left", dx=4, color=theme.REFERENCE).encode(text=alt.Text("text:N"))
     return alt.layer(bars, labels).properties(title=title, height=height)
 
 
@@ -250,7 +252,7 @@ def limit_figure(
     x = alt.X("gap:Q", title=axis, scale=alt.Scale(domain=[least, most], nice=False))
     scale = alt.Scale(domain=names, range=list(colors[: len(names)]))
     edges = pd.DataFrame({"gap": [min(limit, most)], "start": [least]})
-    removed = alt.Chart(edges).mark_rect(color=theme.REFERENCE, opacity=0.15).encode(x=x, x2="start:Q")
+    removed = alt.Chart(edges).mark_rect(color=theme.REFERENCE, opacity=0.15).encode(x=x, x2=alt.X2("start:Q"))
     rule = alt.Chart(edges).mark_rule(color=theme.REFERENCE, strokeWidth=2).encode(x=x)
     ticks = (
         alt.Chart(table)
@@ -261,7 +263,7 @@ def limit_figure(
             x=x,
             y=alt.Y("kind:N", title=None, sort=names, axis=alt.Axis(labelLimit=320)),
             color=alt.Color("kind:N", scale=scale, legend=None),
-            tooltip=["kind:N", alt.Tooltip("gap:Q", title=axis, format=".3f")],
+            tooltip=[alt.Tooltip("kind:N"), alt.Tooltip("gap:Q", title=axis, format=".3f")],
         )
     )
     return alt.layer(removed, ticks, rule).properties(title=title, height=height)

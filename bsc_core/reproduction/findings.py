@@ -194,7 +194,12 @@ def read_findings(folder: Path = PACKAGED_FINDINGS) -> dict[str, Finding]:
 
 def stored_finding(name: str, runs: Path) -> Finding | None:
     """Return the finding of a claim in a runs folder, else that of the package, in full form; None without either."""
-    return read_findings(runs / FINDINGS_FOLDER).get(name) or read_findings().get(name)
+    return _read_finding(name, runs / FINDINGS_FOLDER) or _read_finding(name, PACKAGED_FINDINGS)
+
+
+def _read_finding(name: str, folder: Path) -> Finding | None:
+    path = folder / f"{name}.json"
+    return _read(path) if path.is_file() else None
 
 
 def _read(path: Path) -> Finding:
@@ -366,7 +371,7 @@ def measured_gain(name: str, folder: Path = PACKAGED_FINDINGS) -> str | None:
 
     For example "On stsb (dev, 3 seeds) spearman went from 0.800 untrained to 0.820: +0.020, interval +0.010 to +0.030."
     """
-    finding = read_findings(folder).get(name)
+    finding = _read_finding(name, folder)
     return None if finding is None else gain_sentence(finding)
 
 

@@ -6,6 +6,7 @@ machine.
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -38,10 +39,18 @@ EXPECTED_ERROR = re.compile(r"/\w+/_stcore/(health|host-config)$")  # Streamlit 
 
 @pytest.fixture(scope="session")
 def static_encoder(_session_cache: None) -> None:
-    """Build the static encoder once, in the cache that server and workers share."""
+    """Build the static encoder once, in the cache that server and workers share.
+
+    With all cores, since every other process of a parallel session waits for it.
+    """
+    import torch
+
     from bsc_core.encoders import encoder_folder
 
+    threads = torch.get_num_threads()
+    torch.set_num_threads(os.cpu_count() or 1)
     encoder_folder("static")
+    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -52,6 +53,8 @@ TOLERANCE = 0.2
 """Share of the tiles with content that may differ from the baseline, in [0, 1]."""
 HELD_STEP = 150
 """The run that is training while the pages are checked is suspended soon after this step."""
+HELD_MESSAGE = "Training: epoch 7 of 100000"
+HELD_ETA_SECONDS = 60_000.0
 STILL = TOLERANCE / 10  # share of the tiles that a live run may change meanwhile
 STILL_MS = 2_000  # between two screenshots that must be alike, since figures change their theme late
 
@@ -148,7 +151,9 @@ def open_every_page(browser: Browser, server: AppServer) -> Iterator[tuple[str, 
     unchanged = sample_run_config(epochs=100_000, learning_rate=1e-12)  # the pages show the same ranks at each epoch
     active = launch(server.store, unchanged, "20260101-000001-active-0001")
     wait_until(lambda: active.status().step > HELD_STEP, lambda: "\n".join(active.log_tail()))
-    with held(active):  # the time that is left would differ
+    with held(active):
+        # The lines of text depend on the speed of the machine and on what the run was doing.
+        active.change_status(lambda status: replace(status, message=HELD_MESSAGE, eta_seconds=HELD_ETA_SECONDS))
         yield from _open_pages(browser, server, "training", {"run": active.id})
     request_stop(active)
     final_status(active)

@@ -69,11 +69,11 @@ def length_figure(table: pd.DataFrame, title: str, *, height: int = 260) -> alt.
         .mark_bar(fillOpacity=0.4, binSpacing=0)
         .encode(
             x=alt.X("low:Q", bin="binned", title="words"),
-            x2="high:Q",
+            x2=alt.X2("high:Q"),
             y=alt.Y("share:Q", stack=None, title="share of the rows", axis=alt.Axis(format="%", tickCount=4)),
             color=alt.Color("side:N", title=None, scale=colors, legend=alt.Legend(orient="top")),
             stroke=alt.Stroke("side:N", scale=colors, legend=None),
-            tooltip=["side:N", *bounds, alt.Tooltip("share:Q", format=".1%")],
+            tooltip=[alt.Tooltip("side:N"), *bounds, alt.Tooltip("share:Q", format=".1%")],
         )
     )
 
@@ -105,16 +105,16 @@ def label_figure(table: pd.DataFrame, threshold: float, *, height: int = 260) ->
         .mark_bar(binSpacing=1)
         .encode(
             x=alt.X("low:Q", bin="binned", title=title, scale=unit_axis),
-            x2="high:Q",
+            x2=alt.X2("high:Q"),
             y=alt.Y("pairs:Q", title="pairs"),
             color=alt.Color("kind:N", title=None, scale=colors, legend=alt.Legend(orient="top")),
-            tooltip=["kind:N", *bounds, alt.Tooltip("pairs:Q", format=",")],
+            tooltip=[alt.Tooltip("kind:N"), *bounds, alt.Tooltip("pairs:Q", format=",")],
         )
     )
     line = alt.Chart(alt.Data(values=[{"threshold": threshold}]))
     positives, pairs = table.loc[table["kind"] == "positive", "pairs"].sum(), table["pairs"].sum()
     answer = f"{percent(positives / pairs)} of the training pairs are positive (label above {threshold:g})"
-    rule = line.mark_rule(strokeDash=[5, 4], color=theme.REFERENCE).encode(x="threshold:Q")
+    rule = line.mark_rule(strokeDash=[5, 4], color=theme.REFERENCE).encode(x=alt.X("threshold:Q"))
     return alt.layer(bars, rule).properties(title=answer, height=height)
 
 
@@ -142,10 +142,10 @@ def funnel_figure(table: pd.DataFrame, title: str) -> alt.LayerChart:
         y=alt.Y("step:N", sort=None, title=None, axis=alt.Axis(labelLimit=260, ticks=False, domain=False)),
         x=alt.X("left:Q", title="share of the largest count", axis=share, scale=alt.Scale(domain=[0, 1.16])),
         tooltip=[
-            "step:N",
+            alt.Tooltip("step:N"),
             alt.Tooltip("count:Q", format=","),
             alt.Tooltip("left:Q", title="share", format=".1%"),
-            "note:N",
+            alt.Tooltip("note:N"),
         ],
     )
     bars = base.mark_bar(cornerRadiusEnd=3).encode(color=alt.Color("kind:N", title=None, scale=color, legend=legend))

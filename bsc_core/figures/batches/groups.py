@@ -88,7 +88,11 @@ def group_figure(table: pd.DataFrame, *, columns: int = 6, size: int = 130) -> a
     points = base.mark_point(filled=True, size=70, opacity=1).encode(
         color=alt.Color("group:N", scale=_colors(names), legend=None),
         shape=alt.Shape("role:N", title=None, scale=SHAPES, legend=legend),
-        tooltip=["text:N", alt.Tooltip("cosine:Q", title="cosine to the anchor", format=".3f"), "row:Q"],
+        tooltip=[
+            alt.Tooltip("text:N"),
+            alt.Tooltip("cosine:Q", title="cosine to the anchor", format=".3f"),
+            alt.Tooltip("row:Q"),
+        ],
     )
     order, header = list(dict.fromkeys(table["group"])), alt.Header(labelFontSize=11)
     anchors_last = table.sort_values("role", ascending=False, kind="stable")  # above neighbors with an equal vector
@@ -145,9 +149,9 @@ def map_figure(table: pd.DataFrame, *, height: int = 380) -> alt.LayerChart:
     lines = alt.Chart(grouped).mark_rule(strokeWidth=1.4, opacity=0.7)
     rows = alt.Chart(grouped).mark_point(filled=True, size=60, opacity=1)
     return alt.layer(
-        all_texts.encode(**xy, tooltip=["text:N"]),
-        lines.encode(**xy, x2="anchor_x", y2="anchor_y", color=color),
-        rows.encode(**xy, color=color, shape=shapes, tooltip=["text:N", "group:N"]),
+        all_texts.encode(**xy, tooltip=[alt.Tooltip("text:N")]),
+        lines.encode(**xy, x2=alt.X2("anchor_x"), y2=alt.Y2("anchor_y"), color=color),
+        rows.encode(**xy, color=color, shape=shapes, tooltip=[alt.Tooltip("text:N"), alt.Tooltip("group:N")]),
     ).properties(height=height)
 
 

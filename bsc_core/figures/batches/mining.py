@@ -45,15 +45,20 @@ def score_figure(table: pd.DataFrame, *, axis: str, limits: Sequence[float] = ()
         .mark_bar(fillOpacity=0.4, binSpacing=0)
         .encode(
             x=alt.X("low:Q", title=axis, bin="binned", axis=alt.Axis(tickCount=5, format=".2~f")),
-            x2="high:Q",
+            x2=alt.X2("high:Q"),
             y=alt.Y("share:Q", title="share of the kind", stack=None, axis=alt.Axis(format="%", tickCount=4)),
             color=alt.Color("kind:N", scale=colors, legend=legend),
             stroke=alt.Stroke("kind:N", scale=colors, legend=None),
-            tooltip=["kind:N", *bounds, alt.Tooltip("count:Q", format=","), alt.Tooltip("share:Q", format=".1%")],
+            tooltip=[
+                alt.Tooltip("kind:N"),
+                *bounds,
+                alt.Tooltip("count:Q", format=","),
+                alt.Tooltip("share:Q", format=".1%"),
+            ],
         )
     )
     rules = alt.Chart(pd.DataFrame({"limit": list(limits)})).mark_rule(strokeDash=[5, 3], strokeWidth=2)
     rules = rules.encode(
-        x="limit:Q", tooltip=[alt.Tooltip("limit:Q", format=".3f")], color=alt.value(theme.FALSE_NEGATIVE)
+        x=alt.X("limit:Q"), tooltip=[alt.Tooltip("limit:Q", format=".3f")], color=alt.value(theme.FALSE_NEGATIVE)
     )
     return alt.layer(bars, *([rules] if len(limits) else [])).properties(height=HEIGHT)

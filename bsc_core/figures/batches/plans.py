@@ -103,7 +103,7 @@ def hardness_figure(
                 stack=None,
             ),
             color=alt.Color("strategy:N", scale=colors, legend=legend),
-            tooltip=["strategy:N", *bounds, alt.Tooltip("share:Q", format=".1%")],
+            tooltip=[alt.Tooltip("strategy:N"), *bounds, alt.Tooltip("share:Q", format=".1%")],
         )
     )
     negatives = base.transform_filter(alt.datum.strategy != POSITIVES)
@@ -115,7 +115,7 @@ def hardness_figure(
     ]
     if threshold is not None:
         line = alt.Chart(pd.DataFrame({"threshold": [threshold]}))
-        layers.append(line.mark_rule(strokeDash=[5, 4], size=1.5, color=theme.REFERENCE).encode(x="threshold:Q"))
+        layers.append(line.mark_rule(strokeDash=[5, 4], size=1.5, color=theme.REFERENCE).encode(x=alt.X("threshold:Q")))
     return alt.layer(*layers).properties(height=height)
 
 
@@ -151,7 +151,12 @@ def group_size_figure(table: pd.DataFrame, *, run_color: str = theme.RUNS[0]) ->
             xOffset=alt.XOffset("strategy:N", sort=names),
             y=alt.Y("share:Q", title="share of the rows", axis=alt.Axis(format="%", tickCount=4)),
             color=_channels("strategy", names, run_color)["color"],
-            tooltip=["strategy:N", "size:O", alt.Tooltip("groups:Q", format=","), alt.Tooltip("share:Q", format=".1%")],
+            tooltip=[
+                alt.Tooltip("strategy:N"),
+                alt.Tooltip("size:O"),
+                alt.Tooltip("groups:Q", format=","),
+                alt.Tooltip("share:Q", format=".1%"),
+            ],
         )
     )
 
@@ -173,7 +178,11 @@ def epoch_figure(table: pd.DataFrame, *, value: str, percent: bool, run_color: s
         .encode(
             x=alt.X("epoch:Q", title="epoch", axis=alt.Axis(tickMinStep=1, format=",d", grid=False)),
             y=alt.Y("value:Q", title=value, axis=axis, scale=axes.value_scale(table["value"])),
-            tooltip=["series:N", "epoch:Q", alt.Tooltip("value:Q", title=value, format=".1%" if percent else ",.4~g")],
+            tooltip=[
+                alt.Tooltip("series:N"),
+                alt.Tooltip("epoch:Q"),
+                alt.Tooltip("value:Q", title=value, format=".1%" if percent else ",.4~g"),
+            ],
             **_channels("series", list(dict.fromkeys(table["series"])), run_color),
         )
     )

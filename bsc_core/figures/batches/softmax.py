@@ -40,7 +40,7 @@ def interactive_softmax(
             x=alt.X("column:O", title="answers", axis=alt.Axis(labelAngle=0, ticks=False, domain=False)),
             y=alt.Y("number:O", title="questions", axis=alt.Axis(ticks=False, domain=False)),
             tooltip=[
-                "query:N",
+                alt.Tooltip("query:N"),
                 alt.Tooltip("document:N", title="answer"),
                 alt.Tooltip("similarity:Q", title="cosine", format=".3f"),
                 alt.Tooltip("p:Q", title="probability", format=".3f"),

@@ -102,17 +102,17 @@ def alignment_figure(
     base = alt.Chart(table).encode(
         x=alt.X("uniformity:Q", title="uniformity", **_axis(table["uniformity"])),
         y=alt.Y("alignment:Q", title="alignment", **_axis(table["alignment"])),
-        order="order:Q",
+        order=alt.Order("order:Q"),
     )
-    line = base.mark_line(color=theme.REFERENCE, strokeWidth=1, opacity=0.7).encode(detail="run:N")
+    line = base.mark_line(color=theme.REFERENCE, strokeWidth=1, opacity=0.7).encode(detail=alt.Detail("run:N"))
     points = base.mark_point(filled=True, size=90, opacity=1).encode(
         color=alt.Color("model:N", title=None, scale=alt.Scale(domain=names, range=colors), legend=legend),
-        tooltip=["model:N", *(alt.Tooltip(f"{name}:Q", format=".3f") for name in METRICS)],
+        tooltip=[alt.Tooltip("model:N"), *(alt.Tooltip(f"{name}:Q", format=".3f") for name in METRICS)],
     )
     labels = [  # on the side of its point that is away from the line
         base.transform_filter(f"datum.outside * {sign} > 0")
         .mark_text(align="left" if sign > 0 else "right", dx=9 * sign, fontSize=12, color=theme.REFERENCE)
-        .encode(text="label:N")
+        .encode(text=alt.Text("label:N"))
         for sign in (1, -1)
     ]
     lines = textwrap.wrap(", ".join(alignment_summary(table, changes)), TITLE_WIDTH)

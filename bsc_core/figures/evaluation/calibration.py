@@ -41,8 +41,10 @@ def calibration(
     legend = channels["color"].legend(alt.Legend(**LEGEND))
     layers = [
         base.mark_line(strokeWidth=2).encode(y=y, strokeDash=channels["strokeDash"], color=legend),
-        base.mark_rule(strokeWidth=1.5, opacity=0.6).encode(y=alt.Y("low:Q"), y2="high:Q"),
-        base.mark_point(size=60, filled=True, opacity=1).encode(y=y, tooltip=["model:N", *numbers, "pairs:Q"]),
+        base.mark_rule(strokeWidth=1.5, opacity=0.6).encode(y=alt.Y("low:Q"), y2=alt.Y2("high:Q")),
+        base.mark_point(size=60, filled=True, opacity=1).encode(
+            y=y, tooltip=[alt.Tooltip("model:N"), *numbers, alt.Tooltip("pairs:Q")]
+        ),
     ]
     rules = [
         {"model": name, "score": threshold, "what": "F1 threshold"}
@@ -51,7 +53,11 @@ def calibration(
     ]
     if rules:
         lines = alt.Chart(alt.Data(values=rules)).mark_rule(strokeWidth=1)
-        layers.append(lines.encode(x="score:Q", tooltip=["model:N", "what:N", numbers[0]], **channels))
+        layers.append(
+            lines.encode(
+                x=alt.X("score:Q"), tooltip=[alt.Tooltip("model:N"), alt.Tooltip("what:N"), numbers[0]], **channels
+            )
+        )
     return alt.layer(*layers).properties(height=400, title="Share of positive pairs at each cosine")
 
 
@@ -74,7 +80,7 @@ def hit_curve(models: Mapping[str, Mapping[str, float | None]], *, colors: Seque
         .encode(
             x=alt.X("k:O", title="k", axis=alt.Axis(labelAngle=0)),
             y=alt.Y("value:Q", title="HasPositive@k", scale=axes.value_scale(row["value"] for row in rows)),
-            tooltip=["model:N", "k:O", alt.Tooltip("value:Q", format=".3f")],
+            tooltip=[alt.Tooltip("model:N"), alt.Tooltip("k:O"), alt.Tooltip("value:Q", format=".3f")],
             **theme.series("model", list(models), colors, alt.Legend(**LEGEND)),
         )
     )

@@ -45,16 +45,18 @@ def margins_figure(
     values = [alt.Tooltip("polarity:Q", format=".3f"), alt.Tooltip("semantic:Q", format=".3f")]
     legend = alt.Legend(orient="top", title=None, symbolType="circle", symbolOpacity=1)
     base = alt.Chart(alt.Data(values=rows)).encode(x=x, y=y, color=alt.Color("loss:N", scale=scale, legend=legend))
-    paths = base.mark_line(strokeWidth=1.5, opacity=0.6).encode(order="epoch:Q", detail="setting:N")
+    paths = base.mark_line(strokeWidth=1.5, opacity=0.6).encode(
+        order=alt.Order("epoch:Q"), detail=alt.Detail("setting:N")
+    )
     dots = base.mark_point(size=64, strokeWidth=1.5).encode(
         fill=alt.Fill("loss:N", scale=scale, legend=None),
         fillOpacity=alt.FillOpacity("front:N", scale=alt.Scale(domain=[ON_FRONT, OTHER], range=[1, 0]), legend=None),
-        tooltip=["setting:N", "epoch:Q", *values, "front:N"],
+        tooltip=[alt.Tooltip("setting:N"), alt.Tooltip("epoch:Q"), *values, alt.Tooltip("front:N")],
     )
-    numbers = base.mark_text(align="left", dx=8, fontSize=12).encode(text="label:N")
+    numbers = base.mark_text(align="left", dx=8, fontSize=12).encode(text=alt.Text("label:N"))
     start = alt.Data(values=[{"polarity": untrained[0], "semantic": untrained[1], "what": "untrained"}])
     cross = alt.Chart(start).mark_point(shape="cross", size=160, color=theme.REFERENCE, filled=True)
-    cross = cross.encode(x="polarity:Q", y="semantic:Q", tooltip=["what:N", *values])
+    cross = cross.encode(x=alt.X("polarity:Q"), y=alt.Y("semantic:Q"), tooltip=[alt.Tooltip("what:N"), *values])
     return alt.layer(paths, dots, numbers, cross).properties(height=HEIGHT, title=title)
 
 

@@ -44,14 +44,14 @@ def verdict_bars(counts: Mapping[str, Mapping[str, int]], order: Sequence[str]) 
     base = alt.Chart(alt.Data(values=table)).encode(
         y=alt.Y("kind:N", sort=list(counts), title=None, axis=alt.Axis(ticks=False, domain=False, labelLimit=240)),
         order=alt.Order("order:Q"),
-        tooltip=["kind:N", "verdict:N", "claims:Q"],
+        tooltip=[alt.Tooltip("kind:N"), alt.Tooltip("verdict:N"), alt.Tooltip("claims:Q")],
     )
     share = {"stack": "normalize", "axis": None}
     bars = base.mark_bar(size=BAR_HEIGHT).encode(
         x=alt.X("claims:Q", **share), color=alt.Color("verdict:N", scale=scale, legend=legend)
     )
     numbers = base.mark_text(color=theme.ON_LIGHT, fontWeight=600).encode(
-        x=alt.X("claims:Q", bandPosition=0.5, **share), text="claims:Q", detail="verdict:N"
+        x=alt.X("claims:Q", bandPosition=0.5, **share), text=alt.Text("claims:Q"), detail=alt.Detail("verdict:N")
     )
     return alt.layer(bars, numbers).properties(height=alt.Step(BAR_HEIGHT + 8))
 
@@ -89,13 +89,14 @@ def verdicts_figure(table: pd.DataFrame) -> alt.LayerChart:
     numbers = [alt.Tooltip(f"{name}:Q", title=title, format="+.3f") for name, title in titles.items()]
     p_value = alt.Tooltip("p:Q", title="p, corrected", format=".2g")
     base = alt.Chart(rows).encode(
-        y=alt.Y("name:N", title=None, sort=None, axis=None), tooltip=["statement:N", "verdict:N", *numbers, p_value]
+        y=alt.Y("name:N", title=None, sort=None, axis=None),
+        tooltip=[alt.Tooltip("statement:N"), alt.Tooltip("verdict:N"), *numbers, p_value],
     )
     axis = {"title": "difference in the metric", "axis": alt.Axis(format="+.3f", tickCount=6, labelBound=True)}
     zero = base.mark_tick(orient="vertical", size=20, thickness=2, color=theme.REFERENCE).encode(x=alt.datum(0))
     margins = base.transform_filter("isValid(datum.margin)").mark_bar(size=20, color=theme.REFERENCE, opacity=0.25)
     intervals = base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=3)
-    points = base.mark_point(filled=True, size=90, opacity=1).encode(x="difference:Q", color=color)
+    points = base.mark_point(filled=True, size=90, opacity=1).encode(x=alt.X("difference:Q"), color=color)
     diamonds = base.transform_filter("isValid(datum.paper)").mark_point(
         shape="diamond", size=110, strokeWidth=1.6, color=theme.REFERENCE, filled=False, opacity=1
     )
@@ -111,11 +112,11 @@ def verdicts_figure(table: pd.DataFrame) -> alt.LayerChart:
         lineBreak="\n",
     )
     return alt.layer(
-        margins.encode(x=alt.X("margin_below:Q", **axis), x2="margin:Q"),
+        margins.encode(x=alt.X("margin_below:Q", **axis), x2=alt.X2("margin:Q")),
         zero,
-        intervals.encode(x=alt.X("low:Q", **axis), x2="high:Q", color=color),
+        intervals.encode(x=alt.X("low:Q", **axis), x2=alt.X2("high:Q"), color=color),
         points,
-        diamonds.encode(x="paper:Q"),
+        diamonds.encode(x=alt.X("paper:Q")),
         labels.encode(x=alt.value(0)),
     ).properties(height=MARGIN_HEIGHT + row_height * len(rows), title=headline(table))
 

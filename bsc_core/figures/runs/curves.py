@@ -378,7 +378,7 @@ def lines(
         ),
         y=alt.Y("value:Q", title=value, axis=axis, scale=scale),
         tooltip=[
-            "run:N",
+            alt.Tooltip("run:N"),
             alt.Tooltip(f"{across}:Q", title=AXES.get(across, across), format=x_format),
             alt.Tooltip("value:Q", title=value, format=".5~g"),
         ],
@@ -395,18 +395,24 @@ def lines(
     if any("low" in point for point in table):
         fill = alt.Fill("run:N", scale=channels["color"]["scale"], legend=None)
         band = alt.Chart(alt.Data(values=table)).transform_filter("isValid(datum.low)").mark_area(opacity=0.16)
-        layers.append(band.encode(x=f"{across}:Q", y="low:Q", y2="high:Q", fill=fill))
+        layers.append(band.encode(x=alt.X(f"{across}:Q"), y=alt.Y("low:Q"), y2=alt.Y2("high:Q"), fill=fill))
     if bar is not None:
         ends = alt.Chart(alt.Data(values=[dict(zip((across, "low", "high"), bar, strict=True))]))
-        layers.append(ends.mark_rule(color=colors[0], strokeWidth=2).encode(x=f"{across}:Q", y="low:Q", y2="high:Q"))
+        layers.append(
+            ends.mark_rule(color=colors[0], strokeWidth=2).encode(
+                x=alt.X(f"{across}:Q"), y=alt.Y("low:Q"), y2=alt.Y2("high:Q")
+            )
+        )
     if rule is not None:
         mark = alt.Chart(alt.Data(values=[{across: rule}])).mark_rule(color=theme.REFERENCE, strokeDash=[4, 4])
-        layers.append(mark.encode(x=f"{across}:Q"))
+        layers.append(mark.encode(x=alt.X(f"{across}:Q")))
     if baseline is not None:
         dashed = alt.Chart(alt.Data(values=[{"value": baseline, "run": "untrained"}])).mark_rule(
             color=theme.REFERENCE, strokeDash=list(theme.BASELINE_DASH)
         )
-        layers.append(dashed.encode(y="value:Q", tooltip=["run:N", alt.Tooltip("value:Q", format=".5~g")]))
+        layers.append(
+            dashed.encode(y=alt.Y("value:Q"), tooltip=[alt.Tooltip("run:N"), alt.Tooltip("value:Q", format=".5~g")])
+        )
     return alt.layer(*layers).properties(title=title, height=HEIGHT + (24 * len(names) if len(names) > 1 else 0))
 
 

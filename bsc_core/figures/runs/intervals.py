@@ -39,13 +39,13 @@ def intervals_figure(
     base = alt.Chart(table).encode(
         y=alt.Y("setting:N", title=None, sort=names, axis=alt.Axis(labelLimit=260, ticks=False, labelPadding=8)),
         color=alt.Color("setting:N", scale=scale, legend=None),
-        tooltip=["setting:N", *numbers, "verdict:N"],
+        tooltip=[alt.Tooltip("setting:N"), *numbers, alt.Tooltip("verdict:N")],
     )
     axis = alt.Axis(format=".3~f", tickCount=6)
     x = alt.X("value:Q", title=metric, scale=alt.Scale(zero=False, nice=True), axis=axis)
     dash = alt.when(alt.datum.setting == UNTRAINED).then(alt.value(theme.BASELINE_DASH)).otherwise(alt.value([1, 0]))
     spans = base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=3)
-    spans = spans.encode(x="low:Q", x2="high:Q", strokeDash=dash)
+    spans = spans.encode(x=alt.X("low:Q"), x2=alt.X2("high:Q"), strokeDash=dash)
     points = base.mark_point(filled=True, size=110, opacity=1).encode(x=x)
     untrained = alt.Chart(table).transform_filter(alt.datum.setting == UNTRAINED)
     baseline = untrained.mark_rule(color=theme.REFERENCE, strokeDash=list(theme.BASELINE_DASH)).encode(x=x)

@@ -165,10 +165,10 @@ def sweep_curves(
     base = alt.Chart(alt.Data(values=table)).encode(
         x=alt.X(f"{across}:Q", title=curves.AXES.get(across, across), axis=alt.Axis(tickMinStep=1, format=",d")),
         y=alt.Y("value:Q", title=value, axis=alt.Axis(labelExpr=curves.LABEL, tickCount=5), scale=y_scale),
-        detail="run:N",
+        detail=alt.Detail("run:N"),
         color=color,
         tooltip=[
-            "run:N",
+            alt.Tooltip("run:N"),
             alt.Tooltip("name:N", title="setting"),
             alt.Tooltip(f"{across}:Q"),
             alt.Tooltip("value:Q", title=value, format=".5~g"),
@@ -229,7 +229,7 @@ def _rules(axes: Sequence[Axis]) -> alt.Chart:
     names = [one.name for one in axes]
     ends = [{"axis": name, "position": 0.0, "end": 1.0} for name in names]
     rules = alt.Chart(alt.Data(values=ends)).mark_rule(color=theme.REFERENCE, opacity=0.6)
-    return rules.encode(**_xy(names), y2="end:Q")
+    return rules.encode(**_xy(names), y2=alt.Y2("end:Q"))
 
 
 def _points_by_value(
@@ -258,7 +258,7 @@ def _points_by_value(
         x=alt.X("value:Q" if numeric else "value:N", axis=across, scale=scale, sort=None),
         y=alt.Y("result:Q", title=metric, scale=alt.Scale(zero=False, padding=20), axis=METRIC_AXIS),
         color=COLOR,
-        tooltip=["run:N", alt.Tooltip("shown:N", title=setting_name(name)), "result:Q"],
+        tooltip=[alt.Tooltip("run:N"), alt.Tooltip("shown:N", title=setting_name(name)), alt.Tooltip("result:Q")],
     )
     return alt.layer(
         base.mark_point(size=70, filled=True, opacity=1),
@@ -271,9 +271,9 @@ def _run_lines(points: Sequence[Mapping[str, Any]], names: Sequence[str]) -> lis
     base = alt.Chart(alt.Data(values=list(points))).transform_calculate(index=f"indexof({list(names)!r}, datum.axis)")
     base = base.encode(
         **_xy(names),
-        detail="run:N",
+        detail=alt.Detail("run:N"),
         color=COLOR,
-        tooltip=["run:N", alt.Tooltip("axis:N", title="setting"), "value:N"],
+        tooltip=[alt.Tooltip("run:N"), alt.Tooltip("axis:N", title="setting"), alt.Tooltip("value:N")],
     )
     best, order = base.transform_filter("datum.best"), alt.Order("index:Q")
     return [
@@ -293,7 +293,7 @@ def _ticks(axes: Sequence[Axis]) -> alt.Chart:
     ]
     offset: dict[str, Any] = {name: alt.expr(f"datum.{name}") for name in ("align", "dx", "dy")}
     text = alt.Chart(alt.Data(values=table)).mark_text(fontSize=12, limit=130, color=theme.REFERENCE, **offset)
-    return text.encode(**_xy([one.name for one in axes]), text="label:N")
+    return text.encode(**_xy([one.name for one in axes]), text=alt.Text("label:N"))
 
 
 def _label_offset(axis: int, axes: int, position: float) -> dict[str, Any]:

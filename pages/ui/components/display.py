@@ -150,8 +150,8 @@ def _largest_table(chart: Any) -> Table | None:
 
 
 def vega_lite_spec(chart: alt.TopLevelMixin) -> dict[str, Any]:
-    """Return the Vega-Lite spec of an Altair chart, to be cached: Altair needs about 0.1 s to build and check one."""
-    spec: dict[str, Any] = chart.to_dict()
+    """Return the Vega-Lite spec of an Altair chart, to be cached, without the slow check that the tests do."""
+    spec: dict[str, Any] = chart.to_dict(validate=False)
     spec.pop("config", None)  # sizes of Altair's default theme; Streamlit has its own
     return spec
 
