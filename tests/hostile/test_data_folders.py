@@ -284,6 +284,7 @@ def lists_of_nulls(folder: Path) -> None:
 
 
 REPEATED = pyarrow.DictionaryArray.from_arrays(pyarrow.array([0] * 20_000, pyarrow.int32()), ["x" * 60_000])
+END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 NO_FILE = "is not the name of a file in this folder"
 CASES: dict[str, tuple[Make, str]] = {
     "shard_above": (shards(file="../outside.parquet"), NO_FILE),
@@ -333,6 +334,7 @@ CASES: dict[str, tuple[Make, str]] = {
     "saved_lists_of_nulls": (lists_of_nulls, "2 rows, 0 rejected"),
     "saved_dictionary": (arrow_file(pyarrow.table({"query": REPEATED, "document": REPEATED})), "compressed or encoded"),
     "saved_views": (arrow_file(repeated_views()), "compressed or encoded"),
+    "saved_no_schema": (saved(lambda folder: data_file(folder).write_bytes(END_OF_STREAM)), "has no schema"),
     "saved_no_columns": (rows_without_columns, "a file of"),
     "saved_column_twice": (arrow_file(pyarrow.table([["a"], ["b"], ["c"]], ["query", "document", "query"])), "twice"),
     "saved_compressed": (arrow_file(pyarrow.table(ROWS), compression="zstd"), "compressed or encoded"),

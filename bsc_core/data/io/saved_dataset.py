@@ -145,7 +145,7 @@ def _check_arrow_file(path: Path) -> tuple[tuple[str, ...], int, int]:
     """
     import pyarrow
 
-    bodies = []
+    bodies, schema = [], None
     with pyarrow.memory_map(str(path)) as file:
         for message in pyarrow.ipc.MessageReader.open_stream(file):
             if message.type == "schema":
@@ -157,6 +157,8 @@ def _check_arrow_file(path: Path) -> tuple[tuple[str, ...], int, int]:
                 bodies.append(message.body.size if message.body is not None else 0)
             if encoded:
                 raise ValueError(f"{path.name} is compressed or encoded")
+        if schema is None:
+            raise ValueError(f"{path.name} has no schema")
         if len(bodies) * len(schema) > max(UNCHECKED_PAGES, file.size() // MIN_PAGE_BYTES):
             raise ValueError(f"{path.name} has very short batches of rows")
         file.seek(0)

@@ -41,6 +41,7 @@ HEALTH_PATH, UPLOAD_PATH, METRICS_PATH = "/_stcore/health", "/_stcore/upload_fil
 KEY_COOKIE = "bsc_key"
 COOKIE_SECONDS = 30 * 24 * 3600
 MAX_FORM_BYTES, MAX_FIELDS = 8192, 10
+MAX_SEEN = 10_000  # cookies whose first use was recorded; after that, the next use of each is recorded again
 AUDIT_SECONDS = 1.0  # at most one line per user, action and interval is written to the audit log
 
 
@@ -206,6 +207,8 @@ class SignIn:
         address = scope["client"][0] if scope.get("client") else ""
         seen = key_hash(cookie), user.name, address
         if always or seen not in self._seen:
+            if len(self._seen) >= MAX_SEEN:  # a user can write the same signature in many ways
+                self._seen.clear()
             self._seen.add(seen)
             self._audit(user.name, "sign in")
 
