@@ -118,6 +118,7 @@ def test_semicolons_separate_the_columns_of_a_csv_file_if_only_these_divide_its_
         (",b,1", "query", "the text is empty"),
         ("a, \u3000 ,1", "document", "the text is empty"),
         ("a,b,good", "label", "the label 'good' is not a number"),
+        ("a,b,0_1", "label", "the label '0_1' is not a number"),
         ("a,b,", "label", "the label is empty"),
         ("a,b,NaN", "label", "the label is NaN"),
         ("a,b,1.5", "label", "the label 1.5 is outside 0 to 1"),

@@ -486,7 +486,14 @@ CASES: dict[str, tuple[Make, str]] = {
     ),
     "rejected_lines.jsonl.gz": (gzipped(b'{"a": 1}\n' + b"1\n" * 300_000), "more than 100,000 rows cannot be used"),
     "rejected_rows.csv.gz": (gzipped(b"a,b\n1,2\n" + b"1\n" * 300_000), "more than 100,000 rows cannot be used"),
-    "repeated_key.jsonl": (content(b'{"query": "a", "query": "b", "document": "c"}\n'), "1 rows, 0 rejected"),
+    "repeated_key.jsonl": (content(b'{"query": "a", "query": "b", "document": "c"}\n'), "with each key once"),
+    "repeated_keys.jsonl": (
+        content(
+            b'{"query": "a", "document": "b:c"}\n{"query": "a", "document": "b"}\n'
+            b'{"query": "a", "query": "b", "document": "c"}\n{"query": "a", "x": {"y": 1, "y": 2}}\n'
+        ),
+        "2 rows, 2 rejected",
+    ),
     "array.jsonl": (content(b'[{"query": "a"}]\n'), "one JSON array"),
     "scalars.jsonl": (content(b'1\n"a"\nnull\ntrue\n'), "no line is a JSON object"),
     "cut.jsonl": (content(b'{"query": "a", "document": "b"}\n{"query": "a", "docu'), "1 rows, 1 rejected"),

@@ -316,7 +316,8 @@ def _json_chunks(
         yield Table(source.name, names or (), cells_of(values), numbers, rejected, nested, not_read=not_read)
     if empty:
         raise FileFormatError(
-            f'{source.name}: no line is a JSON object; write one object per line, such as {{"query": "..."}}'
+            f"{source.name}: no line is a JSON object; write one object per line, with each key once, such as "
+            '{"query": "..."}'
         )
 
 
@@ -597,24 +598,30 @@ def _json_rows(lines: Iterable[str], source: Source, names: set[str]) -> Iterato
     The parts of lists and objects, also of rejected lines and of columns that are not used, count as cells, since
     reading them takes time.
     """
-    blank = parts = 0
+    blank = parts = width = 0
     nested: list[bool] = []  # of the objects in a line, also of the values of a key that is repeated
+    repeated: list[bool] = []  # of the same objects: whether a key is repeated
 
     def build(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        value = dict(pairs)
         nested.append(any(isinstance(value, list | dict) for _, value in pairs))
-        return dict(pairs)
+        repeated.append(len(value) < len(pairs))
+        return value
 
-    with_lists = json.JSONDecoder(parse_int=_whole_number, object_pairs_hook=build)  # slower
+    checked = json.JSONDecoder(parse_int=_whole_number, object_pairs_hook=build)  # slower
     for number, line in enumerate(lines, 1):
         if not line.strip():
             blank += 1
             _check_blank(blank, number - blank, source.name)
             continue
         nested.clear()
-        opened = line.count("{") + line.count("[")
-        decoder = with_lists if opened > line.startswith("{") else JSON
+        repeated.clear()
+        opened, colons = line.count("{") + line.count("["), line.count(":")
+        is_plain = opened <= line.startswith("{") and colons == width  # with other keys, or a colon in a text
         try:  # nothing else runs while the decoder reads a line
-            value: Any = None if opened > MAX_OPENED else decoder.decode(line)
+            value: Any = None if opened > MAX_OPENED else (JSON if is_plain else checked).decode(line)
+            if is_plain and isinstance(value, dict) and len(value) < colons:
+                value = checked.decode(line)
         except (ValueError, RecursionError):
             value = None
         is_object = isinstance(value, dict)
@@ -626,6 +633,10 @@ def _json_rows(lines: Iterable[str], source: Source, names: set[str]) -> Iterato
             too_many = f"has more than {MAX_OPENED:,} lists and objects"
             yield Rejection(number, "", too_many if opened > MAX_OPENED else "is not a JSON object")
             continue
+        if any(repeated):
+            yield Rejection(number, "", "has a key more than once")
+            continue
+        width = len(value)
         if is_nested:  # lists and objects would need much memory
             value = {name: () if isinstance(cell, list | dict) else cell for name, cell in value.items()}
         if "\\" in line and SURROGATE in line.lower() and not _is_unicode(value):

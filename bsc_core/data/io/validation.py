@@ -14,7 +14,7 @@ from bsc_core.config import Columns, CorpusColumns, SentenceColumns
 from bsc_core.data.io.tables import Table
 from bsc_core.data.read_report import ReadReport, Rejection
 from bsc_core.data.schema.classes import are_numbered, class_fault
-from bsc_core.data.schema.columns import Examples, as_names, guess_columns, require_columns
+from bsc_core.data.schema.columns import Examples, as_names, guess_columns, number_of, require_columns
 from bsc_core.errors import ColumnError, ConfigError, DataError
 from bsc_core.types import Indices
 
@@ -219,7 +219,7 @@ def _explain(error: ValidationError, model: type[Columns] | type[CorpusColumns] 
 def _parse_number(cell: str) -> tuple[float, str]:
     """Return the number in a cell, and why it is unusable ("" when it is usable)."""
     try:
-        value = float(cell)
+        value = number_of(cell)
     except ValueError:
         shown = cell if len(cell) <= 40 else cell[:39] + "…"
         return math.nan, f"the label {shown!r} is not a number" if cell.strip() else "the label is empty"

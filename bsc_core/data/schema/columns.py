@@ -203,10 +203,17 @@ def is_class_column(name: str) -> bool:
     return "classlabel" in _by_plain_name([name])
 
 
+def number_of(cell: str) -> float:
+    """Return the number in a cell; raises ValueError without one, and for `1_0`, which Python reads as 10."""
+    if "_" in cell:
+        raise ValueError(f"{cell} is not a number")
+    return float(cell)
+
+
 def is_number(cell: str) -> bool:
     """Return whether a cell is a finite number."""
     try:
-        return math.isfinite(float(cell))
+        return math.isfinite(number_of(cell))
     except ValueError:
         return False
 
