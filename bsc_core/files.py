@@ -9,6 +9,7 @@ import os
 import secrets
 import shutil
 import stat
+import struct
 import sys
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -28,6 +29,8 @@ MAX_DOCUMENT_BYTES = 2**20  # of a JSON document, whose errors need up to 500 ti
 MAX_SAFETENSORS_HEADER_BYTES = 8 * 2**20  # of a safetensors file, which needs up to 15 times its size
 MAX_LARGE_DOCUMENT_BYTES = 16 * 2**20  # of one that is read without a schema, which needs up to 35 times its size
 MAX_ENTRIES_BYTES = 2**20  # of the list of an archive's entries, of which 20,000 use 350 times as much memory
+_END, _END_64 = struct.Struct("<4s4H2LH"), struct.Struct("<4sQ2H2L4Q")  # records at the end of a ZIP archive
+_END_64_PLACE = struct.Struct("<4sLQL")  # the record between them, in an archive of more than 4 GiB
 MAX_RATIO, RATIO_ABOVE = 50, 4 * 2**20  # of the arrays in an .npz file to its size, where they have more bytes
 
 
@@ -208,11 +211,30 @@ def archive_entries(path: Path) -> list[zipfile.ZipInfo]:
     """Return the entries of a ZIP archive.
 
     Raises:
-        ValueError: The list of entries has more than MAX_ENTRIES_BYTES.
+        ValueError: The list of entries has more than MAX_ENTRIES_BYTES, or the file may have a second list.
         zipfile.BadZipFile: The file is not a ZIP archive.
     """
     with _EntriesReader(io.FileIO(path)) as file, zipfile.ZipFile(file) as archive:
+        _check_place_of_entries(file)
         return archive.infolist()
+
+
+def _check_place_of_entries(file: io.BufferedReader) -> None:
+    """Raise ValueError unless the list of an archive's entries ends where the records at the end of the file begin.
+
+    `zipfile` reads the list directly before these records, and torch the one at the place that they state.
+    """
+    end = file.seek(-_END.size, io.SEEK_END)
+    signature, *_, size, place, _ = _END.unpack(file.read(_END.size))
+    is_one = signature == b"PK\x05\x06"  # without a comment behind the records
+    file.seek(place_of_last := max(0, end - _END_64_PLACE.size))
+    signature, _, end_64, _ = _END_64_PLACE.unpack(file.read(_END_64_PLACE.size))
+    if signature == b"PK\x06\x07":
+        end = file.seek(max(0, place_of_last - _END_64.size))
+        *_, size, place = _END_64.unpack(file.read(_END_64.size))
+        is_one &= end_64 == end
+    if not is_one or place + size != end:
+        raise ValueError("it may have a second list of entries")
 
 
 def check_arrays(path: Path, limit: int | None = None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import os
@@ -165,6 +166,38 @@ def state_of_zeros(run: Path) -> None:
     with zipfile.ZipFile(path, "w") as archive:
         for entry, data in content.items():
             archive.writestr(entry, data)
+
+
+def second_list(run: Path) -> None:
+    """A state with two lists of entries: torch reads the first, of zeros, and `zipfile` the one before the end."""
+    path = run / CHECKPOINT / "state.pt"
+    torch.save({"memory": None}, path)
+    usual = path.read_bytes()
+    state_of_zeros(run)
+    with zipfile.ZipFile(path) as archive:
+        content = {entry.filename: archive.read(entry) for entry in archive.infolist()}
+    version = next(name for name in content if name.endswith("version"))
+    content[version] += bytes(len(usual))  # so that no place in the second list becomes negative
+    parts = [_archive(content)]
+    with zipfile.ZipFile(io.BytesIO(usual)) as archive:
+        parts.append(_archive({entry.filename: archive.read(entry) for entry in archive.infolist()}))
+    (zeros, list_of_zeros), (data, entries) = parts
+    assert len(entries) == len(list_of_zeros)
+    moved, start = bytearray(entries), 0
+    while start < len(entries):  # `zipfile` adds the distance of both lists to the place of each entry
+        place = int.from_bytes(entries[start + 42 : start + 46], "little") + len(zeros) - len(data)
+        moved[start + 42 : start + 46] = place.to_bytes(4, "little")
+        start += 46 + sum(struct.unpack("<3H", entries[start + 28 : start + 34]))
+    end = struct.pack("<4s4H2LH", b"PK\x05\x06", 0, 0, len(content), len(content), len(entries), len(zeros), 0)
+    path.write_bytes(zeros + list_of_zeros + data + bytes(moved) + end)
+
+
+def _archive(content: dict[str, bytes]) -> tuple[bytes, bytes]:
+    """Return the data and the list of entries of an archive."""
+    with zipfile.ZipFile(file := io.BytesIO(), "w") as archive:
+        for name, data in content.items():
+            archive.writestr(name, data)
+    return file.getvalue()[: archive.start_dir], file.getvalue()[archive.start_dir : -22]
 
 
 def zeros_before_the_archive(run: Path) -> None:
@@ -376,6 +409,7 @@ CASES: dict[str, tuple[Change, str, str]] = {
     "plan-facts": (changed_plan(facts='{"a": [1]}'), "plan", "not a batch plan"),
     "plan-huge-fact": (changed_plan(facts='{"a": 1' + "0" * 400 + "}"), "plan", "not a batch plan"),
     "checkpoint-zeros": (no_list_of_files(deflated_state), "checkpoint", UNREADABLE),
+    "checkpoint-two-lists": (no_list_of_files(second_list), "checkpoint", UNREADABLE),
     "checkpoint-two-formats": (no_list_of_files(zeros_before_the_archive), "checkpoint", UNREADABLE),
     "checkpoint-capitals": (no_list_of_files(zeros_under_another_name), "checkpoint", UNREADABLE),
     "checkpoint-structures": (no_list_of_files(second_structure), "checkpoint", UNREADABLE),
