@@ -165,7 +165,8 @@ def _claim(run: Run) -> bool:
         status = advance(run, "stopped", message="stopped before it started")
     if status.state != "running" or status.pid != identity["pid"]:
         return False
-    run.write_json(WORKER, identity)
+    write = run.write_signed if status.backend == "local" else run.write_json
+    write(WORKER, identity)
     return True
 
 

@@ -9,6 +9,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from html import unescape
+from http.client import HTTPConnection
 from http.cookiejar import CookieJar
 from pathlib import Path
 
@@ -60,8 +61,12 @@ class Client:
     def sign_in(self) -> tuple[int, str]:
         status, page = self.get("/")
         assert status == 401
-        [link] = re.findall(r"href='(/auth/login[^']*)'", page)
-        return self.get(unescape(link))
+        return self.get(link_to_the_provider(page))
+
+
+def link_to_the_provider(page: str) -> str:
+    [link] = re.findall(r"href='(/auth/login[^']*)'", page)
+    return unescape(link)
 
 
 def test_a_user_whose_address_is_confirmed_is_admitted_until_removed(
@@ -90,6 +95,18 @@ def test_a_user_whose_address_is_confirmed_is_admitted_until_removed(
     add_user(root, "ada", "owner", "ada@example.org")
     client.get("/sign-out", Referer=f"{server.url}/runs")
     assert client.get("/runs")[0] == 401
+
+
+def test_cookies_are_sent_over_tls_only_behind_a_proxy_with_tls(server: AppServer) -> None:
+    def flags(**headers: str) -> list[bool]:
+        connection = HTTPConnection("localhost", server.port, timeout=PATIENCE_SECONDS)
+        connection.request("GET", link_to_the_provider(Client(server).get("/")[1]), headers=headers)
+        cookies = connection.getresponse().headers.get_all("Set-Cookie")
+        connection.close()
+        return ["; Secure" in cookie for cookie in cookies]
+
+    assert set(flags()) == {False}
+    assert set(flags(**{"X-Forwarded-Proto": "https"})) == {True}
 
 
 def test_only_the_needed_values_of_a_user_are_stored(server: AppServer, provider: IdentityProvider) -> None:

@@ -1,6 +1,8 @@
 """Escalation: flag, SIGTERM, SIGKILL; a stopped run is stopped, whatever its process does."""
 
 import signal
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -115,6 +117,16 @@ def test_no_signal_reaches_another_process_with_the_same_pid(store, config, star
     assert stop_and_wait(run, grace_seconds=0, terminate_seconds=0).state == "stopped"
     assert find_process(other.status()) is not None
     assert stop_and_wait(other).state == "stopped"
+
+
+def test_no_signal_reaches_a_process_that_a_run_folder_from_elsewhere_names(store, config):
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True) as other:
+        run = store.create(config, "one")
+        run.update_status(state="running", **process_fields(other.pid))
+        run.write_json("worker", process_fields(other.pid))  # without a signature
+        assert stop_and_wait(run, grace_seconds=0, terminate_seconds=0).state == "stopped"
+        assert other.poll() is None
+        other.kill()
 
 
 def test_a_stopping_run_that_dies_is_stopped_not_lost(store, config):

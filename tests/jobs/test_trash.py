@@ -2,7 +2,9 @@
 
 import os
 import shutil
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 
 import pytest
@@ -68,6 +70,24 @@ def test_deleting_a_second_run_of_a_name_keeps_the_second(store, config, ended):
     second.update_status(state="failed", error="the second")
     trash(store, second)
     assert restore(store, "one").status().error == "the second"
+
+
+def test_a_run_that_two_users_delete_at_once_is_in_the_trash(store, ended):
+    start = threading.Barrier(2)
+
+    def delete() -> str:
+        start.wait()
+        try:
+            trash(store, ended)
+        except RunNotFoundError as error:
+            return str(error)
+        return ""
+
+    with ThreadPoolExecutor(2) as pool:
+        for _ in range(10):
+            outcomes = sorted(one.result() for one in [pool.submit(delete), pool.submit(delete)])
+            assert outcomes == ["", "run one was deleted already"]
+            assert restore(store, "one").status().state == "done"
 
 
 def empty_at(store: RunStore, now: float) -> int:

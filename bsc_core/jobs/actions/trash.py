@@ -4,15 +4,17 @@ import json
 import secrets
 import shutil
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from filelock import Timeout
+
 from bsc_core.errors import InputError, RunError, RunNotFoundError
-from bsc_core.files import as_json, atomic_write, read_regular, sync
+from bsc_core.files import as_json, atomic_write, file_lock, read_regular, sync
 from bsc_core.jobs.actions.stopping import check_ended
-from bsc_core.jobs.queue import Queue
+from bsc_core.jobs.queue import Queue, check_locks
 from bsc_core.jobs.states import advance
 from bsc_core.runs import Run, RunStore
 from bsc_core.runs.store import TRASH
@@ -20,6 +22,7 @@ from bsc_core.runs.store import TRASH
 TRASH_SECONDS = 7 * 24 * 3600.0
 _MAX_TIME = 1e11  # seconds since the epoch, in the year 5138
 _DELETED = "trashed"
+_LOCK, _LOCK_SECONDS = ".trash.lock", 10.0
 _AGES_FILE = ".looks.json"
 _REMOVED = ".gone-"
 _AGES_SECONDS = 3600.0
@@ -40,25 +43,46 @@ def trash(store: RunStore, run: Run) -> None:
 
     Raises:
         InputError: The run is active.
+        RunNotFoundError: The run was deleted already.
         RunError: Its folder cannot be moved.
     """
     if (store.root / TRASH).is_symlink():
         raise RunError(f"{store.root / TRASH}: the trash is a link; remove it")
-    if run.status().state == "queued":
-        advance(run, "stopped", message="deleted before it started")
-    check_ended(run)
-    Queue(store.root).finish(run.id)
-    run.write_json(_DELETED, {"when": time.time()})
-    target = store.root / TRASH / run.id
+    with _lock(store):
+        if not run.exists:  # another user or process was first
+            raise RunNotFoundError(f"run {run.id} was deleted already")
+        if run.status().state == "queued":
+            advance(run, "stopped", message="deleted before it started")
+        check_ended(run)
+        Queue(store.root).finish(run.id)
+        run.write_json(_DELETED, {"when": time.time()})
+        target = store.root / TRASH / run.id
+        try:
+            target.parent.mkdir(exist_ok=True)
+            if target.exists():  # an earlier run of this id
+                _remove(target)
+            _move(run.folder, target)
+        except OSError as error:
+            raise RunError(
+                f"run {run.id}: its folder could not be moved ({error}); close the programs that use its files"
+            ) from error
+
+
+@contextmanager
+def _lock(store: RunStore) -> Iterator[None]:
+    """Hold the lock for moving runs to and from the trash. Raises RunError if another process holds it for long."""
+    check_locks(store.root)
+    lock = file_lock(store.root / _LOCK, _LOCK_SECONDS)
     try:
-        target.parent.mkdir(exist_ok=True)
-        if target.exists():  # an earlier run of this id
-            _remove(target)
-        _move(run.folder, target)
+        lock.acquire()
+    except Timeout:
+        raise RunError("another process is moving runs to or from the trash; try again") from None
     except OSError as error:
-        raise RunError(
-            f"run {run.id}: its folder could not be moved ({error}); close the programs that use its files"
-        ) from error
+        raise RunError(f"{store.root}: the folder cannot be written to ({error}); make it writable") from error
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def restore(store: RunStore, run_id: str) -> Run:
@@ -68,23 +92,24 @@ def restore(store: RunStore, run_id: str) -> Run:
         RunNotFoundError: The run was removed for good.
         InputError: The id is in use.
     """
-    deleted = next((deleted for deleted in list_trash(store) if deleted.id == run_id), None)
-    if deleted is None:
-        raise RunNotFoundError(f"run {run_id} is not in the trash; it was removed for good or never deleted")
-    target = store.root / run_id
-    if not Run(target).exists:  # a task that ended after the deletion may have written a merged model
-        shutil.rmtree(Run(target).merged_folder, ignore_errors=True)
-        with suppress(OSError):
-            target.rmdir()
-    if target.exists():
-        raise InputError(f"run {run_id} exists already; delete or rename it first")
-    try:
-        _move(deleted.run.folder, target)
-    except FileNotFoundError:
-        raise RunNotFoundError(f"run {run_id}: the trash was emptied just now") from None
-    run = store.get(run_id)
-    (run.folder / f"{_DELETED}.json").unlink(missing_ok=True)
-    return run
+    with _lock(store):
+        deleted = next((deleted for deleted in list_trash(store) if deleted.id == run_id), None)
+        if deleted is None:
+            raise RunNotFoundError(f"run {run_id} is not in the trash; it was removed for good or never deleted")
+        target = store.root / run_id
+        if not Run(target).exists:  # a task that ended after the deletion may have written a merged model
+            shutil.rmtree(Run(target).merged_folder, ignore_errors=True)
+            with suppress(OSError):
+                target.rmdir()
+        if target.exists():
+            raise InputError(f"run {run_id} exists already; delete or rename it first")
+        try:
+            _move(deleted.run.folder, target)
+        except FileNotFoundError:
+            raise RunNotFoundError(f"run {run_id}: the trash was emptied just now") from None
+        run = store.get(run_id)
+        (run.folder / f"{_DELETED}.json").unlink(missing_ok=True)
+        return run
 
 
 def list_trash(store: RunStore) -> list[TrashedRun]:

@@ -16,6 +16,7 @@ from bsc_core.jobs.local.processes import (
     start_detached,
 )
 from bsc_core.runs import Run, RunStatus
+from bsc_core.runs.documents import WORKER
 
 _REMOTE_HEARTBEAT_SECONDS = 60.0
 
@@ -38,10 +39,12 @@ class LocalBackend:
         """
         child = start_detached([*self._command, str(run.folder)], run.log_file, environment)
         self._children[run.id] = child
-        identity = process_fields(child.pid) | {"pulse": time.monotonic()}
+        identity = process_fields(child.pid)
+        run.write_signed(WORKER, identity)
 
         def identify(status: RunStatus) -> RunStatus:  # unless the worker has done so already
-            return replace(status, **identity) if status.state == "starting" and status.pid is None else status
+            is_unknown = status.state == "starting" and status.pid is None
+            return replace(status, **identity, pulse=time.monotonic()) if is_unknown else status
 
         run.change_status(identify)
 
@@ -64,8 +67,10 @@ class LocalBackend:
         run.request_stop()
 
     def send_signal(self, run: Run, number: signal.Signals) -> None:
-        """Send a signal to the worker's process group."""
-        signal_group(run.status(), number)
+        """Send a signal to the worker's process group; a run folder from elsewhere may name any process."""
+        worker = run.read_signed(WORKER)
+        if worker is not None:
+            signal_group(RunStatus(**worker), number)
 
 
 def _alive(run: Run, status: RunStatus) -> ProcessInfo:

@@ -67,13 +67,13 @@ class RequestGuard:
         if reason is None:
             _remove_unusable_headers(scope)
             with suppress(ClientDisconnect):  # while its request was read
-                await self.app(scope, receive, _with_headers(send))
+                await self.app(scope, receive, _with_headers(scope, send))
             return None
         if (turn := await self._refused.of_request(scope).wait(scope, receive, send)) is None:
             return None
         if scope["type"] == "websocket":
             return await send({"type": "websocket.close", "code": WS_1008_POLICY_VIOLATION, "reason": reason})
-        return await PlainTextResponse(reason, status_code=403)(scope, turn, _with_headers(send))
+        return await PlainTextResponse(reason, status_code=403)(scope, turn, _with_headers(scope, send))
 
     def _refusal(self, scope: Scope, headers: Headers) -> str | None:
         path, host, origin = scope["path"], headers.get("host", "").lower(), headers.get("origin")
@@ -130,12 +130,19 @@ def _cookie_name(cookie: bytes) -> bytes:
     return cookie.partition(b"=")[0].strip()
 
 
-def _with_headers(send: Send) -> Send:
+def _with_headers(scope: Scope, send: Send) -> Send:
+    """Add the headers of all responses, and `Secure` to cookies if the browser uses TLS; send long bodies in parts."""
+    with_tls = Headers(scope=scope).get("X-Forwarded-Proto", scope.get("scheme")) == "https"
+
     async def send_with_headers(message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
             for name, value in RESPONSE_HEADERS.items():
                 headers.setdefault(name, value)
+            if with_tls:
+                message["headers"] = [
+                    (name, value + b"; Secure" if name == b"set-cookie" else value) for name, value in headers.raw
+                ]
         body = memoryview(message.get("body", b"") if message["type"] == "http.response.body" else b"")
         start = 0
         while len(body) - start > MAX_PART:

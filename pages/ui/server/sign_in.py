@@ -191,8 +191,7 @@ class SignIn:
             return change_user_page(current.name, user.name, key, target)
         self._audit_cookie(request.scope, user, key.strip(), always=True)
         response = RedirectResponse(_local_path(target), status_code=HTTP_303_SEE_OTHER)
-        secure = request.headers.get("X-Forwarded-Proto", request.url.scheme) == "https"
-        response.set_cookie(KEY_COOKIE, key.strip(), COOKIE_SECONDS, httponly=True, samesite="lax", secure=secure)
+        response.set_cookie(KEY_COOKIE, key.strip(), COOKIE_SECONDS, httponly=True, samesite="lax")
         return response
 
     def _sign_out(self) -> Response:
