@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import http.client
 import os
+import socket
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -22,7 +24,7 @@ from pages.ui.server import connection_limits
 from pages.ui.server.connection_limits import ALLOWED_HOSTS, LimitedHttp
 from pages.ui.server.request_guard import MAX_PART, _remove_unusable_headers, _with_headers
 from tests.browser.serving import AppServer
-from tests.helpers.waiting import PATIENCE_SECONDS
+from tests.helpers.waiting import PATIENCE_SECONDS, wait_until
 
 ROOT = Path(__file__).parents[2]
 WEBSOCKET = {
@@ -109,6 +111,31 @@ def test_another_system_user_has_any_address_of_this_machine(tmp_path: Path, mon
     assert not connection_limits._is_of_another_user(("192.0.2.2", 5000), ("127.0.0.3", 8080))
     table.write_text("sl local_address\n" + line.format(client="020200C0:1388", user=os.getuid()))
     assert not connection_limits._is_of_another_user(("192.0.2.2", 5000), ("127.0.0.1", 8080))
+    closed = line.replace("{user} 0 1 ", "{user} 0 0 ")
+    table.write_text("sl local_address\n" + closed.format(client="020200C0:1388", user=connection_limits.SUPERUSER))
+    assert connection_limits._is_of_another_user(("192.0.2.2", 5000), ("127.0.0.1", 8080))
+
+
+@pytest.mark.skipif(not connection_limits.CONNECTIONS[0].exists(), reason="needs the list of connections of Linux")
+@pytest.mark.parametrize("linger", [None, struct.pack("ii", 1, 0)], ids=["closed", "reset"])
+def test_a_connection_that_its_client_has_closed_may_be_of_another_user(
+    monkeypatch: pytest.MonkeyPatch, linger: bytes | None
+) -> None:
+    for name in (SHARED, ALLOWED_HOSTS):
+        monkeypatch.delenv(name, raising=False)
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
+        connection, address = server.accept()
+        with connection:
+            assert not connection_limits._is_of_another_user(address, server.getsockname(), connection)
+            client.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            if linger is not None:
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+            client.close()
+            wait_until(
+                lambda: connection_limits._is_of_another_user(address, server.getsockname(), connection),
+                "the closed connection is admitted",
+                factor=0.05,
+            )
 
 
 @pytest.mark.parametrize(
@@ -308,7 +335,7 @@ def test_a_large_answer_is_sent_in_parts() -> None:
         sent.append(message)
 
     async def respond_twice() -> None:
-        send_with_headers = _with_headers(send)
+        send_with_headers = _with_headers({"type": "http", "headers": []}, send)
         for size, more in ((2 * MAX_PART + 1, True), (MAX_PART, False)):
             await send_with_headers({"type": "http.response.body", "body": bytes(size), "more_body": more})
 

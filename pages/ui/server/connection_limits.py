@@ -7,6 +7,7 @@ websocket, or compressed messages of a thousand times their size.
 import asyncio
 import os
 import re
+import socket
 import time
 from collections import defaultdict
 from collections.abc import Callable
@@ -43,6 +44,7 @@ MIN_READ, MIN_SENT = 2**20, 2**16
 ALLOWED_HOSTS = "BSC_ALLOWED_HOSTS"  # environment variable: additional host names, separated by commas
 CONNECTIONS = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 SUPERUSER = 0
+TCP_OPEN = 1  # state of a connection that both sides use
 MAPPED = "0000000000000000FFFF0000"  # before an IPv4 address in the list of IPv6
 OTHER_USER = (
     b"HTTP/1.1 403 Forbidden\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n"
@@ -87,7 +89,9 @@ class LimitedHttp(H11Protocol):
         super().connection_made(CountingTransport(transport, self._may_receive))  # type: ignore[arg-type]
         self.made = self.loop.time()
         self._check = self.loop.call_later(REQUEST_SECONDS, self._end_if_unused, 0, 0, None)
-        self._is_foreign = bool(self.client and self.server) and _is_of_another_user(self.client, self.server)
+        connection = transport.get_extra_info("socket")
+        is_inet = bool(self.client and self.server)
+        self._is_foreign = is_inet and _is_of_another_user(self.client, self.server, connection)
         own = network(self.client[0]) if self.client else None
         if own is not None:
             same = [one for one in self.connections if one.client and network(one.client[0]) == own]
@@ -141,23 +145,35 @@ class LimitedHttp(H11Protocol):
             self._check = self.loop.call_later(REQUEST_SECONDS, self._end_if_unused, *state)
 
 
-def _is_of_another_user(client: tuple[str, int], server: tuple[str, int]) -> bool:
+def _is_of_another_user(
+    client: tuple[str, int], server: tuple[str, int], connection: socket.socket | None = None
+) -> bool:
     """Whether another system user of this machine has connected to an app that is not shared, other than root.
 
-    Linux lists the connections of the machine with their users. With additional host names, a proxy of another user may
-    be in front of the app.
+    Linux lists the connections of the machine with their users; one that its client has closed has the number of root,
+    or is not listed, and counts as that of another user. With additional host names, a proxy of another user may be in
+    front of the app.
     """
     if SHARED in os.environ or ALLOWED_HOSTS in os.environ:
         return False
-    users = set()
+    users: set[int | None] = set()
     for path in CONNECTIONS:
         with suppress(OSError, ValueError):
             listed, ends = path.read_text(encoding="ascii"), (_written(client), _written(server))
             for prefix in ("", MAPPED):
                 start = listed.find(f": {prefix}{ends[0]} {prefix}{ends[1]} ")
                 if start >= 0:
-                    users.add(int(listed[start:].split(maxsplit=8)[7]))
-    return bool(users) and not users <= {os.getuid(), SUPERUSER}
+                    fields = listed[start:].split(maxsplit=10)
+                    is_closed = fields[9] == "0"  # the number of its file
+                    users.add(None if is_closed else int(fields[7]))
+    return not users <= {os.getuid(), SUPERUSER} or _is_closed_by_client(connection)
+
+
+def _is_closed_by_client(connection: socket.socket | None) -> bool:
+    """Whether the client of a connection sends no more, where the system tells."""
+    with suppress(OSError, AttributeError):
+        return connection is not None and connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] != TCP_OPEN
+    return False
 
 
 def _written(address: tuple[str, int]) -> str:
