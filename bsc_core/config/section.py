@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Annotated, Any, ClassVar, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 from pydantic.fields import ComputedFieldInfo, FieldInfo
 
 logger = logging.getLogger("bsc_core.config")
@@ -40,6 +40,12 @@ def flatten(
         elif value is not None or not exclude_none:
             flat[key] = value
     return flat
+
+
+def _may_be_truth_value(kind: Any) -> bool:
+    """Whether a type is no number, or also has truth values."""
+    parts = get_args(kind) or (kind,)
+    return bool in parts or not {int, float} & set(parts)
 
 
 def _title(name: str, info: FieldInfo | ComputedFieldInfo) -> str:
@@ -75,6 +81,14 @@ class Section(BaseModel):
     @classmethod
     def _apply_aliases(cls, values: Any) -> Any:
         return cls.with_current_names(values) if isinstance(values, Mapping) else values
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _refuse_truth_value(cls, value: Any, info: ValidationInfo) -> Any:
+        """Refuse `true` in place of a number, which pydantic takes for 1."""
+        if isinstance(value, bool) and not _may_be_truth_value(cls.model_fields[info.field_name or ""].annotation):
+            raise ValueError(f"{info.field_name} is {str(value).lower()}; give a number")
+        return value
 
     @field_validator("*")
     @classmethod

@@ -7,6 +7,7 @@ The names and types of JSON documents are in `bsc_core.runs.documents`. The allo
 from __future__ import annotations
 
 import json
+import mmap
 import os
 import re
 import secrets
@@ -635,6 +636,8 @@ def saved_epochs(run: Run) -> list[int]:
 def _is_finite(path: Path, stamp: FileStamp) -> bool:
     """Return whether the vectors of a file are finite; of many, _CHECKED_ROWS rows or _CHECKED_VALUES are checked."""
     array = map_array(path)
+    if hasattr(mmap, "MADV_RANDOM"):  # rows between those that are checked are not read ahead, also of a sparse file
+        array.base.madvise(mmap.MADV_RANDOM)  # type: ignore[union-attr]
     count = max(1, min(_CHECKED_ROWS, _CHECKED_VALUES // array.shape[1]))
     rows = array[:: max(1, len(array) // count)]
     return all(np.isfinite(rows[row : row + _ROWS_AT_ONCE]).all() for row in range(0, len(rows), _ROWS_AT_ONCE))

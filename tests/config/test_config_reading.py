@@ -170,6 +170,11 @@ def test_a_value_of_several_lines_or_a_very_long_one_is_text(text):
     assert parse_value(text) == text
 
 
+def test_a_truth_value_in_place_of_a_number_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="epochs is true; give a number"):
+        read_config(written(tmp_path, 'name = "bsc"'), ["training.epochs=true"])
+
+
 @pytest.mark.parametrize(
     ("setting", "words"),
     [

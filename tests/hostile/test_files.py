@@ -53,6 +53,12 @@ def gzipped(data: bytes, times: int = 1, level: int = 9) -> Make:
     return lambda path: path.write_bytes(gzip.compress(data, level) * times)
 
 
+def followed_by_zeros(path: Path) -> None:
+    """A sparse file of 40 GiB."""
+    path.write_bytes(gzip.compress(ROWS))
+    os.truncate(path, 40 << 30)
+
+
 def blank_lines(start: bytes, line: bytes = b"\n") -> bytes:
     """A text with a million blank lines."""
     return start + line * MIB
@@ -310,6 +316,7 @@ CASES: dict[str, tuple[Make, str]] = {
     "empty_members.tsv.gz": (gzipped(b"", 3 * MIB // 2), "consists of more than 10,000 gzip files of a few bytes"),
     "tiny_members.tsv.gz": (gzipped(b"a\tb\n", MIB), "consists of more than 10,000 gzip files of a few bytes"),
     "cut.tsv.gz": (content(gzip.compress(ROWS)[:-9]), "not a complete gzip file"),
+    "sparse.tsv.gz": (followed_by_zeros, "has more than 1 MiB of zeros"),
     "trailing.tsv.gz": (content(gzip.compress(ROWS) + b"trailing"), "not a complete gzip file"),
     "not_gzip.tsv.gz": (content(ROWS), "not a complete gzip file"),
     "gzip.tsv": (gzipped(ROWS), "contains gzip data"),

@@ -68,6 +68,26 @@ def test_local_files_of_the_reader_stay_unchanged(storage, tmp_path):
     }
 
 
+def test_an_ended_run_is_stored_with_its_result(storage, tmp_path, monkeypatch):
+    """The run ends while its files are uploaded."""
+    here, there = tmp_path / "here", tmp_path / "there"
+    write(here, "status.json", '{"state": "running"}')
+
+    def ends(folder: Path, exclude: frozenset[str]) -> dict[str, list[int]]:
+        listed = folder_stamps(folder, exclude)
+        write(here, "result.json", '{"state": "done"}')
+        write(here, "status.json", '{"state": "done"}')
+        return listed
+
+    uploader, downloader = Uploader(here, storage), Downloader(there, storage)
+    monkeypatch.setattr("bsc_core.ray.jobs.storage.folder_stamps", ends)
+    uploader.push()
+    assert downloader.pull() == {"state": "running"}
+    uploader.push()
+    assert downloader.pull() == {"state": "done"}
+    assert (there / "result.json").is_file()
+
+
 @pytest.mark.parametrize("side", ["writer", "reader"])
 def test_a_checkpoint_is_complete_whichever_call_fails(side, tmp_path, monkeypatch):
     failing_call = 0

@@ -9,6 +9,7 @@ from bsc_core.errors import FileFormatError
 
 GZIP = 31  # zlib's `wbits` for a member of a gzip file, whose checksum and length are verified
 BLOCK_BYTES = 8_192
+MAX_ZEROS = 2**20  # bytes between and behind members
 MAX_TINY_MEMBERS, TINY_BYTES = 10_000, 1_024  # of each member on average; those of `bgzip` are larger
 
 
@@ -31,7 +32,7 @@ class GzipStream(io.RawIOBase):
             name: Its name in error messages.
         """
         self._raw, self._name = raw, name
-        self._member, self._members = zlib.decompressobj(GZIP), 1
+        self._member, self._members, self._zeros = zlib.decompressobj(GZIP), 1, 0
 
     def readable(self) -> bool:
         """Return True."""
@@ -65,6 +66,11 @@ class GzipStream(io.RawIOBase):
         data = self._member.unused_data.lstrip(b"\0")  # zeros may fill the last block of the file
         while not data and (block := self._raw.read(BLOCK_BYTES)):
             data = block.lstrip(b"\0")
+            self._zeros += len(block) - len(data)
+            if self._zeros > MAX_ZEROS:
+                raise FileFormatError(
+                    f"{self._name}: has more than {MAX_ZEROS // 2**20} MiB of zeros; compress it again"
+                )
         if data:
             self._member = zlib.decompressobj(GZIP)
             self._members += 1

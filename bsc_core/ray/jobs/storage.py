@@ -140,11 +140,19 @@ class Uploader:
 
     def push(self) -> None:
         """Store the changes since the last push, update the manifest, and remove deleted files."""
-        current = folder_stamps(self.folder, self.exclude)
+        status = (
+            self._status()
+        )  # before the other files are listed, which have to exist when it says that the run ended
+        current = folder_stamps(self.folder, self.exclude | {STATUS})
+        if status is not None:
+            current[STATUS], content = status
         for name in transfer_order(current):
             if self.uploaded.get(name) != current[name]:
                 try:
-                    self.storage.put(self.folder / name, f"run/{name}")
+                    if name == STATUS:
+                        self.storage.put_bytes(content, f"run/{name}")
+                    else:
+                        self.storage.put(self.folder / name, f"run/{name}")
                 except (FileNotFoundError, StorageError):
                     if (self.folder / name).exists():
                         raise
@@ -156,6 +164,14 @@ class Uploader:
         self.storage.put_bytes(as_json({"files": self.uploaded, "folder": str(self.folder)}), MANIFEST)
         for name in deleted:
             self.storage.remove(f"run/{name}")
+
+    def _status(self) -> tuple[Stamp, bytes] | None:
+        """Return the stamp and the content of the status; None without one, or if it is excluded."""
+        if STATUS in self.exclude or not (self.folder / STATUS).is_file():
+            return None
+        with (self.folder / STATUS).open("rb") as file:
+            facts = os.fstat(file.fileno())
+            return [facts.st_size, facts.st_mtime_ns], file.read()
 
 
 @dataclass
