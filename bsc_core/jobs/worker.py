@@ -165,7 +165,7 @@ def _claim(run: Run) -> bool:
         status = advance(run, "stopped", message="stopped before it started")
     if status.state != "running" or status.pid != identity["pid"]:
         return False
-    write = run.write_signed if status.backend == "local" else run.write_json
+    write = run.write_signed if status.backend == "local" else run.write_json  # only local processes get signals
     write(WORKER, identity)
     return True
 

@@ -143,10 +143,12 @@ def launch_a_run(visit) -> Run:
 def reload_the_page_during_training(visit, run):
     page = visit.page
     expect(page.get_by_role("combobox", name="Run", exact=True)).to_have_value(run.id[len("20260101-000000-") :])
-    before = shown_step(visit, at_least=1)
+    wait_until(lambda: run.status().step >= 1, lambda: "\n".join(run.log_tail()))
     with held(run):  # so that it does not end before the page is checked
+        before = shown_step(visit, at_least=1)
         page.reload()
         visit.wait("How is training going")
+        assert not run.status().is_finished
         expect(page.get_by_role("combobox", name="Run", exact=True)).to_have_value(run.id[len("20260101-000000-") :])
         assert run.id in page.url
         after = shown_step(visit, at_least=before)

@@ -140,9 +140,7 @@ class Uploader:
 
     def push(self) -> None:
         """Store the changes since the last push, update the manifest, and remove deleted files."""
-        status = (
-            self._status()
-        )  # before the other files are listed, which have to exist when it says that the run ended
+        status = self._status()  # first: the files of a run that it calls ended are then in the list
         current = folder_stamps(self.folder, self.exclude | {STATUS})
         if status is not None:
             current[STATUS], content = status
